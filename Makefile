@@ -1,0 +1,93 @@
+# Everything runs from .venv in this folder; nothing is installed elsewhere. Works with GNU make 3.81,
+# which macOS ships, and in a folder whose path contains spaces: no absolute path is written below.
+
+# Arguments are handed on as they were written: make would otherwise expand every `$` in them.
+arguments = $(value ARGS)
+python = .venv/bin/python
+pytest = $(python) -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint format bench crash fuzz peers clean moved
+
+help: ## list these targets
+	@echo 'Perdure: conversations with AI agents that last. Usage: make TARGET [ARGS="..."]'
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1 /p' Makefile | while read -r target what; do printf '  %-8s %s\n' "$$target" "$$what"; done
+
+run: .venv/installed ## run pi: make run ARGS="--help"
+	@.venv/bin/pi $(arguments)
+
+test: lint ## check style and types, then run the tests (ARGS go to pytest)
+	$(pytest) -n auto --dist loadgroup $(arguments)
+
+lint: .venv/installed-dev ## check style and types
+	$(python) -m ruff check .
+	$(python) -m ruff format --check .
+	$(python) -m mypy src tests $(wildcard bench)
+
+format: .venv/installed-dev ## put the code into the project's format
+	$(python) -m ruff check --fix .
+	$(python) -m ruff format .
+
+bench: .venv/installed-dev ## measure speed beside peers and physical limits (ARGS="--quick")
+	@$(python) -m bench $(arguments)
+
+# The long runs print their seed, so nothing is captured and no time limit applies.
+crash: .venv/installed-dev ## kill writers 10,000 times and look for lost work (PERDURE_KILLS=n)
+	PERDURE_KILLS="$${PERDURE_KILLS:-10000}" $(pytest) tests/crash -s --timeout=0 $(arguments)
+
+fuzz: .venv/installed-dev ## read a million damaged lines (PERDURE_FUZZ_LINES=n)
+	PERDURE_FUZZ_LINES="$${PERDURE_FUZZ_LINES:-1000000}" PERDURE_HYPOTHESIS=long $(pytest) tests/fuzz -s --timeout=0 $(arguments)
+
+peers: tests/peers/node_modules/installed ## install the original pi, for the interoperability tests
+
+clean: ## remove .venv, the peers and all caches
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist tests/peers/node_modules
+	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A virtual environment holds absolute paths. One whose folder was copied or renamed would run the old
+# place's code, and one whose interpreter was removed would run nothing, so both are made anew.
+ifneq ($(shell test -x $(python) && cat .venv/made-in 2>/dev/null),$(CURDIR))
+.venv/made-in: moved
+endif
+
+.venv/made-in:
+	@set -e; found=; \
+	for candidate in $(if $(PYTHON),"$(PYTHON)",python3 python3.14 python3.13 python3.12 python3.11); do \
+	    if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	        found=$$candidate; break; \
+	    fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	    echo 'Perdure needs Python 3.11 or newer with its venv module$(if $(PYTHON), and $(PYTHON) is not that).' \
+	        'Install it, or say where it is: make PYTHON=/path/to/python3' >&2; \
+	    exit 1; \
+	fi; \
+	echo "Making .venv with $$("$$found" --version)" >&2; \
+	"$$found" -m venv --clear .venv; \
+	pwd -P > $@
+
+# A download that breaks off is tried once more. Progress goes to stderr: stdout belongs to the program.
+pip_install = $(python) -m pip install --quiet --disable-pip-version-check --retries 5 --editable '.[$(extras)]' >&2
+
+define install
+@echo 'Installing perdure[$(extras)] into .venv' >&2
+@$(pip_install) || { echo 'That failed; trying once more' >&2; sleep 3; $(pip_install); }
+@touch .venv/installed $@
+endef
+
+.venv/installed: extras = all
+.venv/installed: .venv/made-in pyproject.toml
+	$(install)
+
+.venv/installed-dev: extras = all,dev
+.venv/installed-dev: .venv/made-in pyproject.toml
+	$(install)
+
+# No lock file: it would name the registry it was made with.
+npm_install = npm install --no-save --no-package-lock --no-audit --no-fund --no-update-notifier --loglevel=error </dev/null >&2
+
+tests/peers/node_modules/installed: tests/peers/package.json
+	@command -v npm >/dev/null || { echo 'The original pi needs npm: install Node.js, then run make peers again.' >&2; exit 1; }
+	@echo 'Installing the original pi into tests/peers/node_modules' >&2
+	@cd tests/peers && { $(npm_install) || { echo 'That failed; trying once more' >&2; sleep 3; $(npm_install); }; }
+	@touch $@

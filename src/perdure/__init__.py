@@ -1,0 +1,36 @@
+"""Perdure: conversations with AI agents that last.
+
+These names are the public API. Each is imported when it is first used, so that `import perdure`,
+and every command that does not touch a session, costs nothing.
+"""
+
+__version__ = "0.1.0"
+
+__all__ = ["PerdureError", "SessionEntry", "SessionManager", "SessionSummary"]
+
+_HOME = {
+    "PerdureError": ("perdure.errors", "PerdureError"),
+    "SessionEntry": ("perdure.session.entry", "Entry"),
+    "SessionManager": ("perdure.session.manager", "SessionManager"),
+    "SessionSummary": ("perdure.session.manager", "SessionSummary"),
+}
+
+TYPE_CHECKING = False  # typing's own constant would cost its import
+if TYPE_CHECKING:
+    from perdure.errors import PerdureError
+    from perdure.session.entry import Entry as SessionEntry
+    from perdure.session.manager import SessionManager, SessionSummary
+
+
+def __getattr__(name: str) -> object:
+    try:
+        module, attribute = _HOME[name]
+    except KeyError:
+        raise AttributeError(f"module 'perdure' has no attribute {name!r}") from None
+    import importlib
+
+    return getattr(importlib.import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

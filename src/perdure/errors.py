@@ -1,0 +1,113 @@
+"""Every error a user can meet, in one tree. Catch wide or narrow.
+
+    PerdureError            exit 1   something failed; the message says what, the hint what to do
+    ├── UsageError          exit 2   the call itself is wrong
+    │   └── InvalidId       exit 2   an id no session can have
+    ├── NotFound            exit 3   no session, or no entry, of that id
+    ├── Ambiguous           exit 3   several sessions start like that
+    ├── Held                exit 4   another process is writing to this session
+    ├── NotSaved            exit 1   the disk refused; nothing of this call counts as saved
+    ├── Conflict            exit 1   the file is not as this process left it; nothing was written
+    └── Unreadable          exit 1   a file cannot be opened or is no session
+
+An error is raised where it is understood and shown once, at the top: `message` is one sentence that
+names the file and the cause, `hint` says what to do next, `exit_code` is the process's answer.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+
+class PerdureError(Exception):
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(PerdureError):
+    exit_code = 2
+
+
+class InvalidId(UsageError):
+    def __init__(self, text: str, rule: str) -> None:
+        shown = text if len(text) <= 60 else text[:57] + "..."
+        super().__init__(f"Not a session id: {shown!r}", f"an id is {rule}")
+
+
+class NotFound(PerdureError):
+    exit_code = 3
+
+    def __init__(self, what: str, text: str, nearest: Sequence[str] = ()) -> None:
+        shown = text if len(text) <= 60 else text[:57] + "..."
+        super().__init__(f"{what} not found: {shown}", f"nearest: {', '.join(nearest)}" if nearest else "")
+        self.nearest = tuple(nearest)
+
+
+class Ambiguous(PerdureError):
+    exit_code = 3
+
+    def __init__(self, text: str, candidates: Sequence[str]) -> None:
+        super().__init__(f"{len(candidates)} sessions match {text!r}", f"one of: {', '.join(candidates)}")
+        self.candidates = tuple(candidates)
+
+
+class Held(PerdureError):
+    exit_code = 4
+
+    def __init__(self, session: str, pid: int | None) -> None:
+        holder = f"process {pid}" if pid else "another process"
+        super().__init__(
+            f"Session {session} is held by {holder}",
+            "leave it there, or fork the session and go on in the fork",
+        )
+        self.pid = pid
+
+
+class NotSaved(PerdureError):
+    """The operating system refused a write. Nothing of the failed call is acknowledged."""
+
+    def __init__(self, path: str, cause: OSError | str) -> None:
+        super().__init__(
+            f"Not saved: {path}: {_reason(cause)}", _remedy(cause) or "the session is as it was before"
+        )
+
+
+class Conflict(PerdureError):
+    def __init__(self, path: str, what: str, hint: str = "reload the session, then try again") -> None:
+        super().__init__(f"Not saved: {path} {what}", hint)
+
+
+class Unreadable(PerdureError):
+    def __init__(self, path: str, cause: OSError | str) -> None:
+        super().__init__(f"Cannot read {path}: {_reason(cause)}", _remedy(cause))
+
+
+def _reason(cause: OSError | str) -> str:
+    if isinstance(cause, str):
+        return cause
+    if cause.errno == errno.ELOOP:
+        return "it is a symbolic link"
+    return cause.strerror or str(cause)
+
+
+def _remedy(cause: OSError | str) -> str:
+    return "" if isinstance(cause, str) else _REMEDY.get(cause.errno or 0, "")
+
+
+_REMEDY = {
+    errno.ENOSPC: "free some disk space, then try again",
+    errno.EDQUOT: "your disk quota is used up; free some space, then try again",
+    errno.EFBIG: "the file reached the size limit of this process (ulimit -f)",
+    errno.EACCES: "check who owns the file and its folder, and their permissions",
+    errno.EPERM: "check who owns the file and its folder, and their permissions",
+    errno.EROFS: "the disk is mounted read-only",
+    errno.EMFILE: "too many files are open (ulimit -n); close some, then try again",
+    errno.ENFILE: "too many files are open on this machine; close some, then try again",
+    errno.EIO: "the disk reported an error; check it before going on",
+    errno.ELOOP: "symbolic links inside a session store are not followed; put the file itself there",
+}

@@ -1,0 +1,480 @@
+"""An entry is an envelope and its bytes.
+
+The envelope (`id, parent_id, type, timestamp`) is all the engine needs to keep a session in order;
+the body is decoded when somebody asks for it, and the record itself stays in `raw` as it was
+written, so kinds and fields this version does not know survive every copy byte for byte.
+The record is JSON in pi's form, whatever the layout on disk; a layout translates.
+
+msgspec reads almost every record. What it refuses and JSON allows (lone surrogates, numbers out of
+range, NaN) goes through the standard library; what neither reads is not an entry.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from perdure.session.ids import new_id, now, stamp
+
+# --- bodies -------------------------------------------------------------------------------------
+# Field by field what pi writes. Optional fields are UNSET when absent, so they are left out again.
+
+
+class Text(Struct, frozen=True, tag="text", rename="camel"):
+    text: str
+    text_signature: str | UnsetType = UNSET
+
+
+class Thinking(Struct, frozen=True, tag="thinking", rename="camel"):
+    thinking: str
+    thinking_signature: str | UnsetType = UNSET
+    redacted: bool | UnsetType = UNSET
+
+
+class Image(Struct, frozen=True, tag="image", rename="camel"):
+    data: str
+    mime_type: str
+
+
+class ToolCall(Struct, frozen=True, tag="toolCall", rename="camel"):
+    id: str
+    name: str
+    arguments: Any
+    thought_signature: str | UnsetType = UNSET
+
+
+Block = Text | Thinking | Image | ToolCall
+Content = str | list[Block]
+
+
+class User(Struct, frozen=True, tag="user", tag_field="role"):
+    content: Content
+    timestamp: float | int = 0
+
+
+class Assistant(Struct, frozen=True, tag="assistant", tag_field="role", rename="camel"):
+    content: Content
+    api: str = ""
+    provider: str = ""
+    model: str = ""
+    usage: dict[str, Any] = msgspec.field(
+        default_factory=lambda: {
+            "input": 0,
+            "output": 0,
+            "cacheRead": 0,
+            "cacheWrite": 0,
+            "totalTokens": 0,
+            "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0},
+        }
+    )
+    stop_reason: str = "stop"
+    error_message: str | UnsetType = UNSET
+    timestamp: float | int = 0
+
+
+class ToolResult(Struct, frozen=True, tag="toolResult", tag_field="role", rename="camel"):
+    tool_call_id: str
+    tool_name: str
+    content: Content
+    details: Any = UNSET
+    is_error: bool = False
+    timestamp: float | int = 0
+
+
+class BashExecution(Struct, frozen=True, tag="bashExecution", tag_field="role", rename="camel"):
+    command: str
+    output: str
+    exit_code: int | UnsetType | None = UNSET
+    cancelled: bool = False
+    truncated: bool = False
+    full_output_path: str | UnsetType = UNSET
+    exclude_from_context: bool | UnsetType = UNSET
+    timestamp: float | int = 0
+
+
+class CustomRole(Struct, frozen=True, tag="custom", tag_field="role", rename="camel"):
+    custom_type: str
+    content: Content
+    display: bool = True
+    details: Any = UNSET
+    timestamp: float | int = 0
+
+
+class System(Struct, frozen=True, tag="system", tag_field="role"):
+    """The prompt a program had at the time. A record of it, never sent again: prompts are built anew."""
+
+    content: Content = ""
+    timestamp: float | int = 0
+
+
+AnyMessage = User | Assistant | ToolResult | BashExecution | CustomRole | System
+
+
+class Message(Struct, frozen=True, tag="message"):
+    message: AnyMessage
+
+
+class ModelChange(Struct, frozen=True, tag="model_change", rename="camel"):
+    provider: str
+    model_id: str
+
+
+class ThinkingLevelChange(Struct, frozen=True, tag="thinking_level_change", rename="camel"):
+    thinking_level: str
+
+
+class Compaction(Struct, frozen=True, tag="compaction", rename="camel"):
+    summary: str
+    first_kept_entry_id: str
+    tokens_before: float | int = 0
+    details: Any = UNSET
+    from_hook: bool | UnsetType = UNSET
+    usage: Any = UNSET
+
+
+class BranchSummary(Struct, frozen=True, tag="branch_summary", rename="camel"):
+    from_id: str
+    summary: str
+    details: Any = UNSET
+    from_hook: bool | UnsetType = UNSET
+    usage: Any = UNSET
+
+
+class Custom(Struct, frozen=True, tag="custom", rename="camel"):
+    """State of a program. Never shown to a model."""
+
+    custom_type: str
+    data: Any = UNSET
+
+
+class CustomMessage(Struct, frozen=True, tag="custom_message", rename="camel"):
+    """Text from a program, shown to the model as the user's."""
+
+    custom_type: str
+    content: Content
+    display: bool = True
+    details: Any = UNSET
+
+
+class Label(Struct, frozen=True, tag="label", rename="camel"):
+    target_id: str
+    label: str | UnsetType | None = UNSET
+
+
+class SessionInfo(Struct, frozen=True, tag="session_info"):
+    name: str | UnsetType = UNSET
+
+
+class Leaf(Struct, frozen=True, tag="leaf", rename="camel"):
+    target_id: str | None
+
+
+class ContextEdit(Struct, frozen=True, tag="context_edit", rename="camel"):
+    """Changes what a model is sent of an earlier entry: other content, or (null) nothing."""
+
+    target_id: str
+    replacement: dict[str, Any] | None = None
+
+
+class Unknown(Struct, frozen=True):
+    """A kind, or a shape of one, that this version does not know. `fields` is the whole record."""
+
+    type: str
+    fields: dict[str, Any]
+
+
+KnownBody = (
+    Message
+    | ModelChange
+    | ThinkingLevelChange
+    | Compaction
+    | BranchSummary
+    | Custom
+    | CustomMessage
+    | Label
+    | SessionInfo
+    | Leaf
+    | ContextEdit
+)
+Body = KnownBody | Unknown
+
+
+# --- the entry ----------------------------------------------------------------------------------
+
+
+class Entry(
+    Struct,
+    frozen=True,
+    eq=False,
+    gc=False,  # strings and bytes only: never part of a cycle, and 100,000 of them cost the collector nothing
+    rename={
+        "parent_id": "parentId",
+        "line": "\ufffdline",
+        "seal": "\ufffdseal",
+    },  # not in the record: about it
+):
+    type: str = ""
+    id: str = ""
+    parent_id: str | None = None
+    timestamp: str = ""
+    line: bytes = b""
+    """The record as it stands in its file."""
+    seal: int = 0
+    """How many bytes at the end of `line` are the file's and not the record's: a checksum and the last brace.
+    They stay on, so that a copy of an entry is a copy of its bytes; `raw` is without them."""
+
+    @property
+    def raw(self) -> bytes:
+        """The record itself: one JSON object on one line."""
+        return self.line[: -self.seal] + b"}" if self.seal else self.line
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Entry) and self.id == other.id and self.raw == other.raw
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def body(self) -> Body:
+        return _decode_body(self)
+
+    @property
+    def role(self) -> str:
+        """user, assistant, toolResult, bashExecution, custom; empty for what is no message."""
+        if self.type == "custom_message":
+            return "custom"
+        if self.type != "message":
+            return ""
+        try:
+            return _role_decoder.decode(self.line).message.role
+        except _REFUSED:
+            message = _record(self).get("message")
+            return _string(message.get("role")) if isinstance(message, dict) else ""
+
+    @property
+    def text(self) -> str:
+        """What a person would read of it: the text parts of a message, or a summary."""
+        body = self.body
+        match body:
+            case Message(message=message):
+                return message.output if isinstance(message, BashExecution) else text_of(message.content)
+            case CustomMessage(content=content):
+                return text_of(content)
+            case Compaction(summary=summary) | BranchSummary(summary=summary):
+                return summary
+            case SessionInfo(name=str(name)):
+                return name
+            case _:
+                return ""
+
+    @classmethod
+    def message(cls, role: str, content: str | Sequence[Any], **fields: Any) -> Entry:
+        """A new message. Its parent is open: `SessionManager.save` puts it behind the session's last entry.
+
+        It has its id from the start, so saving it again after a failure cannot save it twice.
+        `fields` are the message's other members by their JSON names (`toolCallId`, `model`, …).
+        """
+        moment = now()
+        message = {"role": role, "content": content, "timestamp": int(moment.timestamp() * 1000), **fields}
+        body: Body
+        try:
+            body = Message(msgspec.convert(message, AnyMessage))
+        except msgspec.ValidationError:
+            body = Unknown("message", {"message": message})
+        return new(body, id=new_id(), timestamp=stamp(moment))
+
+
+def new(body: Body, *, id: str = "", parent_id: str | None = None, timestamp: str = "") -> Entry:
+    """An entry made here. Empty `id` and `timestamp` are filled in when it is given its place."""
+    if isinstance(body, Unknown):
+        kind = body.type
+        record = dumps({"type": kind, **{k: v for k, v in body.fields.items() if k not in _ENVELOPE}})
+    else:
+        kind = str(body.__struct_config__.tag)
+        record = dumps(body)
+    start = len(b'{"type":') + len(dumps(kind))
+    envelope = b',"id":%b,"parentId":%b,"timestamp":%b' % (dumps(id), dumps(parent_id), dumps(timestamp))
+    return Entry(kind, id, parent_id, timestamp, record[:start] + envelope + record[start:])
+
+
+def decode(line: bytes, seal: int = 0) -> Entry:
+    """The entry in one record's bytes. Raises ValueError, with the reason, if it is not a JSON object.
+
+    A record without an id comes back with an empty one: only its store knows its place in the file.
+    """
+    try:
+        entry = _envelope_decoder.decode(line)
+    except _REFUSED:
+        record = loads(line)
+        parent = record.get("parentId")
+        entry = Entry(
+            _string(record.get("type")),
+            _string(record.get("id")),
+            None if parent is None else _string(parent),
+            _string(record.get("timestamp")),
+        )
+    _set(entry, "line", line)
+    if seal:
+        _set(entry, "seal", seal)
+    return entry
+
+
+def placed(entry: Entry, **changes: str | None) -> Entry:
+    """The entry with another id, parent_id or timestamp. Every other member keeps its bytes."""
+    envelope = {
+        "type": entry.type,
+        "id": changes.get("id", entry.id),
+        "parentId": changes.get("parent_id", entry.parent_id),
+        "timestamp": changes.get("timestamp", entry.timestamp),
+    }
+    members = {key: dumps(value) for key, value in envelope.items()}
+    members.update((key, value) for key, value in _members(entry.raw).items() if key not in _ENVELOPE)
+    raw = b"{" + b",".join(b"%b:%b" % (dumps(key), value) for key, value in members.items()) + b"}"
+    return decode(raw)
+
+
+def same(one: Entry, other: Entry) -> bool:
+    """Whether two records say the same, byte for byte or once parsed."""
+    return one.raw == other.raw or _record(one) == _record(other)
+
+
+def content_of(entry: Entry) -> dict[str, Any]:
+    """What the entry says, without its place in a session."""
+    return {key: value for key, value in _record(entry).items() if key not in _PLACE}
+
+
+def text_of(content: Content) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(block.text for block in content if isinstance(block, Text))
+
+
+# --- the codec ----------------------------------------------------------------------------------
+
+_PLACE = frozenset({"id", "parentId", "timestamp"})
+_ENVELOPE = _PLACE | {"type"}
+
+
+_REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+class _RoleOnly(Struct):
+    role: str
+
+
+class _MessageRole(Struct):
+    message: _RoleOnly
+
+
+_set = msgspec.structs.force_setattr
+_envelope_decoder = msgspec.json.Decoder(Entry)
+_role_decoder = msgspec.json.Decoder(_MessageRole)
+_body_decoder = msgspec.json.Decoder(KnownBody)
+_members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def dumps(value: Any) -> bytes:
+    """Compact JSON in UTF-8. A lone surrogate is written as its escape, NaN and infinities as null."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        text = json.dumps(msgspec.to_builtins(value))
+        finite = json.loads(text, parse_constant=lambda _: None)
+        return json.dumps(finite, ensure_ascii=False, separators=(",", ":")).encode(
+            "utf-8", "backslashreplace"
+        )
+
+
+def loads(raw: bytes) -> dict[str, Any]:
+    """One JSON object, read as leniently as the standard library can. ValueError says why not."""
+    try:
+        value = msgspec.json.decode(raw)
+    except _REFUSED:
+        try:
+            value = json.loads(raw.decode("utf-8", "replace"), parse_int=_int)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"not an object but {type(value).__name__}")
+    return value
+
+
+def _record(entry: Entry) -> dict[str, Any]:
+    """The whole record; empty where only its envelope could be read."""
+    try:
+        return loads(entry.raw)
+    except ValueError:
+        return {}
+
+
+def _int(digits: str) -> int | float:
+    return int(digits) if len(digits) < 4300 else float(digits)  # the interpreter's own limit
+
+
+def _string(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _members(raw: bytes) -> Mapping[str, bytes]:
+    """The top-level members of an object, each value as the bytes it was written with."""
+    try:
+        return {key: bytes(value) for key, value in _members_decoder.decode(raw).items()}
+    except _REFUSED:
+        text = raw.decode("utf-8", "surrogateescape")
+        members = {}
+        scan = json.JSONDecoder(parse_int=_int).raw_decode
+        at = _skip(text, text.index("{") + 1)
+        while text[at] != "}":
+            key, at = scan(text, at)
+            start = _skip(text, _skip(text, at) + 1)  # past the colon
+            _, at = scan(text, start)
+            members[key] = text[start:at].encode("utf-8", "surrogateescape")
+            at = _skip(text, at)
+            if text[at] == ",":
+                at = _skip(text, at + 1)
+        return members
+
+
+def _skip(text: str, at: int) -> int:
+    while text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _decode_body(entry: Entry) -> Body:
+    try:
+        known: KnownBody = _body_decoder.decode(entry.line)
+        return known
+    except _REFUSED:
+        record = _record(entry)
+    try:
+        known = msgspec.convert(record, KnownBody)
+        return known
+    except msgspec.ValidationError:
+        return _loose_message(record) or Unknown(entry.type, record)
+
+
+def _loose_message(record: dict[str, Any]) -> Message | None:
+    """A message of a known role in which only some blocks are unknown: those stay plain dicts."""
+    message = record.get("message")
+    if record.get("type") != "message" or not isinstance(message, dict):
+        return None
+    blocks = message.get("content")
+    if not isinstance(blocks, list):
+        return None
+    try:
+        shell = msgspec.convert({**message, "content": []}, AnyMessage)
+    except msgspec.ValidationError:
+        return None
+    return Message(msgspec.structs.replace(shell, content=[_loose_block(block) for block in blocks]))
+
+
+def _loose_block(block: Any) -> Any:
+    try:
+        return msgspec.convert(block, Block)
+    except msgspec.ValidationError:
+        return block

@@ -1,0 +1,57 @@
+"""Every id scheme, and finding a session by the beginning of its id.
+
+An id becomes a file name, so what may be one is decided here and nowhere else: no separator, no dot
+at either end, nothing a shell or a file system could read as a path.
+Ids are random, never derived from a clock: two processes, or one whose clock was set back, cannot
+make the same one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+
+from perdure.errors import Ambiguous, InvalidId, NotFound
+
+Clock = Callable[[], datetime]
+
+_SESSION_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def stamp(moment: datetime) -> str:
+    """ISO 8601 in UTC with milliseconds, the form every entry carries: 2026-01-31T09:05:00.123Z."""
+    text = moment.astimezone(UTC).isoformat(timespec="milliseconds")
+    return text[:-6] + "Z"
+
+
+def new_id() -> str:
+    """12 hex digits, for a session and for an entry."""
+    return os.urandom(6).hex()
+
+
+def check(text: str) -> str:
+    """`text` itself, if it can be the id of a session."""
+    if not isinstance(text, str) or not _SESSION_ID.fullmatch(text):
+        raise InvalidId(str(text), "1 to 128 letters, digits, dots, dashes and underscores")
+    return text
+
+
+def resolve(text: str, known: Iterable[str], what: str = "Session") -> str:
+    """The one id of `known` that is `text` or begins with it."""
+    ids = sorted(set(known))
+    if text in ids:
+        return text
+    matches = [each for each in ids if text and each.startswith(text)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise Ambiguous(text, matches)
+    import difflib  # only a miss pays for it
+
+    raise NotFound(what, text, difflib.get_close_matches(text[:128], ids, n=3, cutoff=0.4))

@@ -1,0 +1,207 @@
+"""Sessions for programs that talk in many, or keep no state of their own: each call stands alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from perdure.errors import Ambiguous, NotFound, PerdureError
+from perdure.session import ids, tree
+from perdure.session.entry import Assistant, Entry, Message, ToolCall, content_of, placed
+from perdure.session.stores import Cursor, Durability, Found, Header, Page, Store, home_of, open_store
+
+_LONGEST_TITLE = 200
+
+
+class SessionSummary(NamedTuple):
+    id: str
+    title: str
+    """Its name, or else the first thing the user said, on one line."""
+    timestamp: str
+    """When somebody last said something; before that, when it was made."""
+    message_count: int
+    status: str
+    """active: a process is talking in it. interrupted: the last word waits for an answer. idle: neither."""
+    problem: str | None
+    """Why the session, or a part of it, cannot be read."""
+
+
+class _Seen(NamedTuple):
+    """How far a session has been read, so that the next save reads only what is new."""
+
+    cursor: Cursor
+    ids: set[str]
+    ends: tree.Ends
+
+
+class SessionManager:
+    """Create, load, save, list and delete sessions in pi's layout.
+
+    Without `sessions_dir` these are the sessions of this project in pi's own home. Safe to use from any
+    number of processes at once: a save waits its turn, and reads what others saved before it.
+    """
+
+    def __init__(
+        self,
+        sessions_dir: str | os.PathLike[str] | None = None,
+        *,
+        durability: Durability = "power",
+        wait: float = 10.0,
+    ) -> None:
+        self._store = _store(sessions_dir, durability)
+        self._wait = wait
+        self._refs: dict[str, Found] = {}
+        self._seen: dict[str, _Seen] = {}
+
+    def create_session(self) -> str:
+        ref = self._store.create(Header(ids.new_id(), ids.stamp(ids.now())))
+        self._refs[ref.id] = ref
+        return ref.id
+
+    def load_session(self, session_id: str) -> list[Entry]:
+        """The messages from the first to the head: what was said, tools called and what they answered."""
+        folded = tree.fold(self._store.read(self._find(session_id)).entries)
+        return [entry for entry in tree.path(folded.entries, folded.ends.head) if entry.type == "message"]
+
+    def save(self, session_id: str, entries: Iterable[Entry]) -> list[Entry]:
+        """Append what is not there yet, in order; all of it durable when this returns, or none.
+
+        An entry without a parent follows the one before it. One whose id is there already is skipped if it
+        says the same, and gets a new id if it does not. Returns the entries as they stand in the session.
+        """
+        ref = self._find(session_id)
+        seen = self._seen.get(ref.id)
+        with self._store.writer(ref, self._wait, *([seen.cursor] if seen else [])) as writer:
+            seen = _caught_up(seen, writer.catch_up())
+            self._seen.pop(ref.id, None)  # until the append has succeeded, nothing is known of the end
+            placed_entries, fresh = self._placed(ref, seen, entries)
+            cursor = writer.append(fresh)
+        seen.ids.update(entry.id for entry in fresh)
+        self._seen[ref.id] = _Seen(cursor, seen.ids, tree.advanced(seen.ends, fresh))
+        return placed_entries
+
+    def list_sessions(self) -> list[SessionSummary]:
+        """Every session, the one last talked in first. A broken one is listed with its problem."""
+        summaries = [self._summary(ref) for ref in self._store.list()]
+        return sorted(summaries, key=lambda each: (each.timestamp, each.id), reverse=True)
+
+    def delete_session(self, session_id: str) -> None:
+        """Move it to the trash. Raises `Held` while a process talks in it."""
+        ref = self._find(session_id)
+        self._store.delete(ref)
+        self._refs.pop(ref.id, None)
+        self._seen.pop(ref.id, None)
+
+    def _find(self, session_id: str) -> Found:
+        known = self._refs.get(session_id)
+        if known is not None and os.path.lexists(known.path):
+            return known
+        found: dict[str, list[Found]] = {}
+        for ref in self._store.list():
+            found.setdefault(ref.id, []).append(ref)
+        refs = found[ids.resolve(session_id, found)]
+        if len(refs) > 1:
+            raise Ambiguous(session_id, [ref.path for ref in refs])
+        self._refs[refs[0].id] = refs[0]
+        return refs[0]
+
+    def _placed(self, ref: Found, seen: _Seen, entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
+        """All entries as they will stand in the session, and those of them that are not there yet."""
+        here: dict[str, Entry] = {}
+        every: list[Entry] = []
+        fresh: list[Entry] = []
+        parent = seen.ends.tip
+        for entry in entries:
+            id = entry.id
+            if id in seen.ids or id in here:
+                if id not in here:
+                    here = {**self._by_id(ref), **here}
+                if _says_the_same(entry, here[id]):
+                    every.append(here[id])
+                    parent = seen.ends.tip if id == seen.ends.head else id
+                    continue
+                id = ""
+            above = parent if entry.parent_id is None else entry.parent_id
+            if above is not None and above not in seen.ids and above not in here:
+                raise NotFound("Parent entry", above)
+            entry = placed(
+                entry,
+                id=id or ids.new_id(),
+                parent_id=above,
+                timestamp=entry.timestamp or ids.stamp(ids.now()),
+            )
+            here[entry.id] = entry
+            every.append(entry)
+            fresh.append(entry)
+            parent = entry.id
+        return every, fresh
+
+    def _by_id(self, ref: Found) -> dict[str, Entry]:
+        return {entry.id: entry for entry in tree.fold(self._store.read(ref).entries).entries}
+
+    def _summary(self, ref: Found) -> SessionSummary:
+        try:
+            page = self._store.read(ref)
+        except PerdureError as error:
+            return SessionSummary(ref.id, "", "", 0, "unreadable", error.message)
+        folded = tree.fold(page.entries)
+        messages = [entry for entry in folded.entries if entry.type == "message"]
+        said = [entry for entry in messages if entry.role in ("user", "assistant")]
+        title = tree.name(folded.entries) or next((entry.text for entry in said if entry.role == "user"), "")
+        timestamp = said[-1].timestamp if said else ""
+        problems = [str(problem) for problem in page.problems] + folded.notices
+        active = self._store.holder(ref) is not None
+        return SessionSummary(
+            ref.id,
+            _one_line(title),
+            timestamp or page.header.timestamp,
+            len(messages),
+            "active" if active else "interrupted" if _waits(messages) else "idle",
+            problems[0] if problems else None,
+        )
+
+
+def _store(sessions_dir: str | os.PathLike[str] | None, durability: Durability) -> Store:
+    home = home_of("pi")
+    if sessions_dir is None:
+        return open_store("pi", home, durability=durability)
+    own = os.path.realpath(os.path.expanduser(os.fspath(sessions_dir)))
+    usual = os.path.realpath(os.path.join(home, "sessions"))
+    # Locks are per home: a folder inside pi's own must share that home's, whoever opens it and how.
+    inside = own == usual or os.path.dirname(own) == usual
+    return open_store("pi", home if inside else own, sessions_dir=own, durability=durability)
+
+
+def _caught_up(seen: _Seen | None, page: Page) -> _Seen:
+    if seen is None or page.cursor.entries == len(
+        page.entries
+    ):  # all of it was read: it is new here, or was replaced
+        seen = _Seen(page.cursor, set(), tree.Ends(None, None))
+    known = seen.ids | {entry.id for entry in page.entries}
+    return _Seen(page.cursor, known, tree.advanced(seen.ends, page.entries))
+
+
+def _says_the_same(entry: Entry, there: Entry) -> bool:
+    return entry.parent_id in (None, there.parent_id) and content_of(entry) == content_of(there)
+
+
+def _waits(messages: list[Entry]) -> bool:
+    """Whether the last word is a prompt, a tool's answer or a call: a turn that did not end."""
+    if not messages:
+        return False
+    last = messages[-1]
+    if last.role in ("user", "toolResult"):
+        return True
+    body = last.body
+    return (
+        isinstance(body, Message)
+        and isinstance(body.message, Assistant)
+        and any(isinstance(block, ToolCall) for block in body.message.content)
+    )
+
+
+def _one_line(text: str) -> str:
+    shown = " ".join(text.split())
+    shown = shown if len(shown) <= _LONGEST_TITLE else shown[: _LONGEST_TITLE - 1] + "…"
+    return shown.encode("utf-8", "replace").decode("utf-8")

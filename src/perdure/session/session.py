@@ -1,0 +1,176 @@
+"""A session that is being talked in. The only stateful class of the engine.
+
+Every entry is on disk before `append` returns it; if the disk refuses, the session is as it was.
+Opening reads back to the head and no further. All entries are read when somebody asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Self
+
+from perdure.errors import PerdureError
+from perdure.session import context, ids, tree
+from perdure.session.entry import Body, Entry, Label, SessionInfo, new
+from perdure.session.stores import Found, Header, Problem, Store, Writer
+
+
+class Session:
+    def __init__(
+        self, store: Store, ref: Found, writer: Writer | None, *, clock: ids.Clock = ids.now
+    ) -> None:
+        """Use `create`, `open` or `view`."""
+        self.store = store
+        self.ref = ref
+        self._writer = writer
+        self._clock = clock
+        self._tree: tree.Tree | None = None
+        self.problems: list[Problem] = []
+        """What was found damaged so far, in what was read so far."""
+        self._ends = tree.ends(store.read_back(ref, self.problems))
+
+    @classmethod
+    def create(cls, store: Store, *, cwd: str = "", clock: ids.Clock = ids.now) -> Self:
+        header = Header(ids.new_id(), ids.stamp(clock()), cwd)
+        return cls.open(store, store.create(header), clock=clock)
+
+    @classmethod
+    def open(cls, store: Store, ref: Found, *, wait: float = 10.0, clock: ids.Clock = ids.now) -> Self:
+        """With the right to write, until `close`. Waits for whoever has it, then raises `Held`."""
+        writer = store.writer(ref, wait, after=None)
+        try:
+            return cls(store, ref, writer, clock=clock)
+        except BaseException:
+            writer.release()
+            raise
+
+    @classmethod
+    def view(cls, store: Store, ref: Found) -> Self:
+        """To read only, also while another process writes."""
+        return cls(store, ref, None)
+
+    @property
+    def id(self) -> str:
+        return self.ref.id
+
+    @property
+    def head(self) -> str | None:
+        """The entry the conversation goes on from; None before the first."""
+        return self._ends.head
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All of them, on every branch, in the order they were written."""
+        return self._folded().entries
+
+    @property
+    def name(self) -> str:
+        return tree.name(self.entries)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return tree.labels(self.entries)
+
+    @property
+    def notices(self) -> list[str]:
+        """What is wrong with the session as a tree, beside the `problems` of its file."""
+        return self._folded().notices
+
+    def path(self) -> list[Entry]:
+        """From the first entry to the head."""
+        return tree.path(self.entries, self._ends.head)
+
+    def tail(self, count: int) -> list[Entry]:
+        """The last `count` messages before the head, at a cost that does not grow with the session."""
+        return list(islice(self._messages_back(), count))[::-1]
+
+    def context(self) -> context.Context:
+        """What a model would be sent now."""
+        return context.build(self.path())
+
+    def append(self, *bodies: Body) -> list[Entry]:
+        """New entries behind the head, durable when this returns."""
+        if self._writer is None:
+            raise PerdureError(f"Session {self.id} is open to be read only", "open it for writing")
+        moment = ids.stamp(self._clock())
+        made: list[Entry] = []
+        parent = self._ends.tip
+        for body in bodies:
+            made.append(new(body, id=ids.new_id(), parent_id=parent, timestamp=moment))
+            parent = made[-1].id
+        self._writer.append(made)
+        if self._tree is not None:
+            self._tree.entries.extend(made)
+        self._ends = tree.advanced(self._ends, made)
+        return made
+
+    def rename(self, name: str) -> None:
+        self.append(SessionInfo(name))
+
+    def label(self, entry_id: str, text: str | None) -> None:
+        """Name an entry; None takes the name away."""
+        target = self._known(entry_id)
+        self.append(Label(target, text) if text else Label(target))
+
+    def move(self, entry_id: str | None) -> None:
+        """Go on from an earlier entry; None is before the first. Kept with the next entry appended."""
+        target = None if entry_id is None else self._known(entry_id)
+        self._ends = tree.Ends(target, target)
+
+    def fork(self, at: str | None = None) -> Found:
+        """A new session that shares this one's entries up to `at`, or up to the head."""
+        entries = self.entries
+        leaf = self._ends.head if at is None else self._known(at)
+        shared = tree.path(entries, leaf)
+        on_path = {entry.id for entry in shared}
+        moment = ids.stamp(self._clock())
+        parent = leaf
+        for target, text in tree.labels(entries).items():
+            if target in on_path and tree.labels(shared).get(target) != text:
+                shared.append(new(Label(target, text), id=ids.new_id(), parent_id=parent, timestamp=moment))
+                parent = shared[-1].id
+        header = Header(ids.new_id(), moment, parent_session=self.ref.path or self.id)
+        return self.store.create(header, shared)
+
+    def reload(self) -> None:
+        """Take in what others wrote, after a `Conflict` or at any time."""
+        if self._writer is not None:
+            self._writer.catch_up()
+        self._tree = None
+        self.problems = []
+        self._ends = tree.ends(self.store.read_back(self.ref, self.problems))
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _folded(self) -> tree.Tree:
+        if self._tree is None:
+            page = self.store.read(self.ref)
+            self._tree = tree.fold(page.entries)
+            self.problems = page.problems
+        return self._tree
+
+    def _known(self, entry_id: str) -> str:
+        return ids.resolve(entry_id, (entry.id for entry in self.entries), "Entry")
+
+    def _messages_back(self) -> Iterator[Entry]:
+        given = 0
+        if self._tree is None:
+            try:
+                for entry in tree.path_back(self.store.read_back(self.ref), self._ends.head):
+                    if entry.type == "message":
+                        given += 1
+                        yield entry
+                return
+            except LookupError:
+                pass  # a parent is missing: the rest of the path takes a whole reading
+        messages = [entry for entry in self.path() if entry.type == "message"]
+        yield from islice(reversed(messages), given, None)

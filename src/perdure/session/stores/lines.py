@@ -1,0 +1,134 @@
+"""Lines of a file, from any place on or from the end back, in bounded memory.
+
+A line ends at byte 0x0A and nowhere else: U+2028 and its kin are legal inside JSON strings.
+A line past `LONGEST` is not read but counted: the writers here refuse to make one, so it is damage or
+an attack, and neither may cost more memory than a long line does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+LONGEST = 64 * 2**20
+_CHUNK = 2**20
+_FIRST_BLOCK_BACK = 2**16
+
+
+class Line(NamedTuple):
+    offset: int
+    data: bytes | None
+    """Without its newline; None if it is longer than any line may be."""
+
+
+class Forward:
+    """Iterate to get the lines between `start` and `end`, in lists, each as it is without its newline.
+
+    When the iteration ends, `offset` is where the last whole line ended and `rest` what follows it:
+    a line somebody has not finished writing, or never will.
+    """
+
+    def __init__(self, descriptor: int, start: int, end: int) -> None:
+        self._descriptor = descriptor
+        self._end = end
+        self.offset = start
+        self.rest: bytes | None = b""
+
+    def __iter__(self) -> Iterator[list[bytes | None]]:
+        at = self.offset
+        pieces: list[bytes] = []  # of the line that is not complete yet
+        length = 0
+        while chunk := os.pread(self._descriptor, min(_CHUNK, self._end - at), at):
+            at += len(chunk)
+            first, *others = chunk.split(b"\n")
+            length += len(first)
+            if length <= LONGEST:
+                pieces.append(first)
+            if not others:
+                if length > LONGEST:
+                    pieces = []
+                continue
+            lines: list[bytes | None] = [b"".join(pieces) if length <= LONGEST else None, *others[:-1]]
+            self.offset = at - len(others[-1])
+            pieces, length = [others[-1]], len(others[-1])
+            yield lines
+        self.rest = b"".join(pieces) if length <= LONGEST else None
+
+
+def backward(descriptor: int, end: int) -> Iterator[Line]:
+    """Lines before `end`, last one first. The first is what follows the last newline: empty, as a rule."""
+    block = _FIRST_BLOCK_BACK
+    pieces: list[bytes] = []  # of the line whose beginning is not reached yet, last piece first
+    length = 0
+    at = end
+    while at > 0:
+        size = min(block, at)
+        at -= size
+        block = min(block * 2, _CHUNK)
+        chunk = os.pread(descriptor, size, at)
+        first, *others = chunk.split(b"\n")
+        if not others:
+            length += len(chunk)
+            pieces = [*pieces, chunk] if length <= LONGEST else []
+            continue
+        offset = at + size - len(others[-1])
+        length += len(others[-1])
+        yield Line(offset, b"".join([others.pop(), *reversed(pieces)]) if length <= LONGEST else None)
+        while others:
+            offset -= len(others[-1]) + 1
+            yield Line(offset, others.pop())
+        pieces, length = [first], len(first)
+    if end > 0:
+        yield Line(0, b"".join(reversed(pieces)) if length <= LONGEST else None)
+
+
+def number_at(descriptor: int, offset: int) -> int:
+    """The number, from 1, of the line that starts at `offset`."""
+    number = 1
+    at = 0
+    while at < offset:
+        chunk = os.pread(descriptor, min(_CHUNK, offset - at), at)
+        if not chunk:
+            break
+        number += chunk.count(b"\n")
+        at += len(chunk)
+    return number
+
+
+# --- what can be saved of a line that is not one record -------------------------------------------
+
+_RECORD = re.compile(r'\{\s*"(?:type|id|parentId|timestamp)"\s*:')
+_MOST_TRIES = 64
+
+
+def salvage(line: bytes) -> list[bytes]:
+    """The whole records inside a damaged line: between NULs, glued to each other, behind a torn one.
+
+    A record inside a record is not one: only what has the envelope of an entry, or is a header, counts.
+    """
+    text = line.decode("utf-8", "surrogateescape")
+    decoder = json.JSONDecoder(parse_int=float)
+    found = []
+    at = 0
+    for _ in range(_MOST_TRIES):
+        match = _RECORD.search(text, at)
+        if match is None:
+            break
+        try:
+            value, end = decoder.raw_decode(text, match.start())
+        except (ValueError, RecursionError):
+            at = match.start() + 1
+            continue
+        if _is_record(value):
+            found.append(text[match.start() : end].encode("utf-8", "surrogateescape"))
+            at = end
+        else:
+            at = match.start() + 1
+    return found
+
+
+def _is_record(value: Any) -> bool:
+    return {"type", "id", "timestamp"} <= value.keys() and ("parentId" in value or value["type"] == "session")

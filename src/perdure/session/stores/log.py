@@ -1,0 +1,141 @@
+"""A file that only grows: one append is all of its lines, durable, or none of them.
+
+Under its session's lock, every append first makes sure that the file is the one it knows, at the
+size it left it. Then it is one write on an O_APPEND descriptor and one sync. What fails is undone at
+once: bytes past the old end go if, and only if, they are the ones just attempted. What cannot be
+undone is sealed with a newline before the next append, so that no record is ever glued to a torn one.
+An interrupt may strike anywhere; what it leaves is settled by the next call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from io import FileIO
+
+from perdure.errors import Conflict, NotSaved, Unreadable
+from perdure.session.stores import Durability, files
+from perdure.session.stores.lock import Lock
+
+_NEVER = -1
+
+
+class AppendLog:
+    def __init__(self, root: str, relative: str, lock: Lock, durability: Durability) -> None:
+        self._root = root
+        self._relative = relative
+        self.path = os.path.join(root, relative)
+        self._lock = lock
+        self._durable = durability == "power"
+        self._attempt = b""  # what may stand past `size` without having been acknowledged
+        self._file = self._open()
+        self.size = os.fstat(self._file.fileno()).st_size
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def append(self, data: bytes) -> None:
+        self._check()
+        seal = b"" if self.size == 0 or os.pread(self.fileno(), 1, self.size - 1) == b"\n" else b"\n"
+        self._attempt = seal + data
+        try:
+            files.write_all(self.fileno(), self._attempt)
+            if self._durable:
+                files.sync_data(self.fileno())
+        except OSError as error:
+            self._undo()
+            # After a failed sync the kernel may call the next one good: only a new descriptor is trusted.
+            self._file.close()
+            raise NotSaved(self.path, error) from error
+        self.size += len(self._attempt)
+        self._attempt = b""
+
+    def grown(self) -> bool:
+        """Take the file as it is now, replaced or not. True if others have written since."""
+        if self._file.closed or not self._is_at_path(os.fstat(self.fileno())):
+            self._file.close()
+            self._file = self._open()
+        self._settle()
+        size = os.fstat(self.fileno()).st_size
+        grown, self.size = size != self.size, size
+        return grown
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._settle()
+        self._file.close()
+
+    def _open(self) -> FileIO:
+        try:
+            return files.open_beneath(self._root, self._relative, os.O_RDWR | os.O_APPEND)
+        except OSError as error:
+            raise NotSaved(self.path, error) from error
+
+    def _check(self) -> None:
+        if not self._lock.is_mine():
+            raise Conflict(
+                self.path, "is not this process's to write: its lock was removed, or the process forked"
+            )
+        if self._file.closed:
+            self._file = self._open()
+        self._settle()
+        here = os.fstat(self.fileno())
+        if not self._is_at_path(here):
+            raise Conflict(self.path, self._rescue())
+        if here.st_size != self.size:
+            raise Conflict(self.path, "was changed by another program")
+
+    def _settle(self) -> None:
+        """Undo what an interrupted append left. Bytes that cannot be undone are left, to be sealed."""
+        if self._attempt and not self._file.closed:
+            if not self._undo() and self._leftover():
+                self.size = os.fstat(self.fileno()).st_size
+            self._attempt = b""
+
+    def _undo(self) -> bool:
+        try:
+            if self._leftover():
+                os.ftruncate(self.fileno(), self.size)
+            self._attempt = b""
+            return True
+        except OSError:
+            return False
+
+    def _leftover(self) -> bool:
+        """Whether the file ends in bytes of the attempt: ours to take back, where any other byte is not."""
+        extra = os.fstat(self.fileno()).st_size - self.size
+        return (
+            0 < extra <= len(self._attempt)
+            and os.pread(self.fileno(), extra, self.size) == self._attempt[:extra]
+        )
+
+    def _is_at_path(self, here: os.stat_result) -> bool:
+        try:
+            return os.path.samestat(here, os.stat(self.path, follow_symlinks=False))
+        except OSError:
+            return False
+
+    def _rescue(self) -> str:
+        """The file's name leads elsewhere now; its bytes are still ours to read. Keep them, and say how."""
+        saved = files.read_all(self.fileno(), self.size)
+        try:
+            if not os.path.lexists(self.path):
+                files.make_folder(os.path.dirname(self.path))
+                files.create(self._root, self._relative, saved)
+                self._file.close()
+                return "was deleted while in use; all that was saved is back in its place"
+            self.size = _NEVER  # nothing more is written here until somebody has looked at the new file
+            if self._starts_with(saved):
+                return "was replaced while in use; the new file holds all that was saved"
+            aside = f"{self._relative}.{os.urandom(4).hex()}.displaced"
+            files.create(self._root, aside, saved)
+        except (OSError, NotSaved) as error:
+            return f"was deleted or replaced while in use, and what was saved could not be put back ({error})"
+        return f"was replaced while in use; what was saved is kept in {os.path.join(self._root, aside)}"
+
+    def _starts_with(self, saved: bytes) -> bool:
+        try:
+            with files.open_to_read(self._root, self._relative) as other:
+                return files.read_all(other.fileno(), len(saved)) == saved
+        except Unreadable:
+            return False

@@ -1,0 +1,250 @@
+"""The pi layout's lines: header, checksum, records of versions 1 to 3, and what to do with damage.
+
+In a file this project made (its header says so) every line it writes ends with a `crc` member, the
+CRC-32 of the line before it. The checksum belongs to the line, not to the entry: it is taken off
+when a line is read and put on when one is written, so that an entry reads the same everywhere.
+Lines without one are other programs', and fine. In files of others a `crc` means nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+from zlib import crc32
+
+from perdure.errors import NotSaved
+from perdure.session.entry import Entry, decode, dumps, loads, placed
+from perdure.session.stores import Header, Problem, lines
+
+VERSION = 3
+_WRITER = "perdure"
+_TRAILER = len(b',"crc":"00000000"}')
+_NAME = re.compile(r"(\d{4}-\d\d-\d\dT)(\d\d)-(\d\d)-(\d\d)-(\d{3}Z)_(.+)")
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def file_name(header: Header) -> str:
+    return f"{re.sub('[:.]', '-', header.timestamp)}_{header.id}.jsonl"
+
+
+def folder_name(cwd: str) -> str:
+    """The folder of one project's sessions: `--home-me-code--`."""
+    return "--" + re.sub(r"[/\\:]", "-", re.sub(r"^[/\\]", "", cwd)) + "--"
+
+
+def header_from_name(name: str) -> Header:
+    """A session's id and time as its file name tells them: all there is before the first entry."""
+    stem = name.removesuffix(".jsonl")
+    if match := _NAME.fullmatch(stem):
+        day, hours, minutes, seconds, rest, id = match.groups()
+        return Header(id, f"{day}{hours}:{minutes}:{seconds}.{rest}")
+    return Header(stem, "")
+
+
+# --- lines --------------------------------------------------------------------------------------
+
+
+def header_line(header: Header) -> bytes:
+    record: dict[str, Any] = {
+        "type": "session",
+        "version": VERSION,
+        "id": header.id,
+        "timestamp": header.timestamp,
+        "cwd": header.cwd,
+    }
+    if header.parent_session:
+        record["parentSession"] = header.parent_session
+    return _sealed(dumps({**record, "writer": _WRITER}))
+
+
+def file_text(path: str, header: bytes | None, entries: Iterable[Entry], *, checksum: bool) -> bytes:
+    """Whole lines, each with its newline, or an error before anything is written."""
+    texts = [] if header is None else [header]
+    texts.extend(entry_line(path, entry, checksum=checksum) for entry in entries)
+    texts.append(b"")
+    return b"\n".join(texts)
+
+
+def entry_line(path: str, entry: Entry, *, checksum: bool) -> bytes:
+    """The line for an entry, without its newline. What is written can be read again: that is checked here."""
+    text = entry.line
+    if not checksum:
+        text = entry.raw
+    elif entry.seal != _TRAILER:
+        text = _sealed(entry.raw)
+    if len(text) > lines.LONGEST:
+        size, most = len(text) >> 20, lines.LONGEST >> 20
+        raise NotSaved(path, f"an entry of {size} MB is longer than a line may be ({most} MB)")
+    if b"\n" in text or text[:1] != b"{" or text[-1:] != b"}":
+        raise NotSaved(path, "an entry's record must be one JSON object on one line")
+    return text
+
+
+def _sealed(raw: bytes) -> bytes:
+    return raw[:-1] + _trailer(raw[:-1])
+
+
+def _trailer(text: bytes) -> bytes:
+    return b',"crc":"%08x"}' % crc32(text)
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+class Reader:
+    """Lines in, entries and problems out. One for each pass over a file, from its start or from a cursor."""
+
+    def __init__(self, path: str, header: Header) -> None:
+        self.path = path
+        self.header = header
+        self.version = VERSION
+        self.checksums = False
+        self.headed = False
+        """Whether a header line was read, and not only a file name."""
+        self.entries: list[Entry] = []
+        self.problems: list[Problem] = []
+        self.count = 0
+        """Entries before `entries`, in the same file."""
+        self.adopted = False
+        """Whether an entry was named by its place, because its record has no id."""
+        self.last_before: str | None = None
+        """The id of the last of those."""
+        self._plain = False
+
+    @property
+    def last(self) -> str | None:
+        """The id of the last entry, and so the parent of one that names none."""
+        return self.entries[-1].id if self.entries else self.last_before
+
+    def take(self, text: bytes | None, number: int) -> None:
+        """One line, without its newline; None for one that is too long to be read."""
+        if text is None:
+            self._problem(number, f"longer than {lines.LONGEST >> 20} MB; left out")
+            return
+        if text[-1:] != b"}":
+            text = text.strip()
+        if number == 1:
+            text = text.removeprefix(b"\xef\xbb\xbf")
+        try:
+            entry = self._checked(text, number) if self.checksums else decode(text)
+        except ValueError as error:
+            self._damaged(text, number, error)
+            return
+        if entry.id and entry.type != "session" and self._plain:
+            self.entries.append(entry)
+        else:
+            self._special(entry, number)
+
+    def take_rest(self, text: bytes | None, number: int) -> bool:
+        """What follows the last newline. True if it was a whole line but for that newline.
+
+        No beginning of a JSON object is itself one, so a record that parses is complete: its writer only
+        left out the newline. Anything else is still being written, or was torn.
+        """
+        before = len(self.problems)
+        if text and text.strip()[-1:] == b"}":
+            self.take(text, number)
+            if len(self.problems) == before or self.problems[-1].reason.endswith(_SALVAGED):
+                return True
+        del self.problems[before:]
+        size = "more than 64 MB" if text is None else f"{len(text)} bytes"
+        self._problem(number, f"the last line is unfinished ({size}); left out")
+        return False
+
+    def _special(self, entry: Entry, number: int) -> None:
+        """A header, the first entry where there was none, one of an old version, one without an id."""
+        if entry.type == "session":
+            self._header(entry, number)
+            return
+        if not self.headed and self.count == 0 and not self.entries:
+            self._problem(
+                number, "no header before the first entry; id and time are taken from the file name"
+            )
+        if self.version < VERSION or not entry.id:
+            entry = self._adopted(entry)
+        self.entries.append(entry)
+        self._plain = self.version >= VERSION
+
+    def _header(self, entry: Entry, number: int) -> None:
+        record = loads(entry.raw)
+        if self.headed:
+            if record.get("id") != self.header.id:
+                self._problem(number, f"a second header, of session {str(record.get('id'))[:60]}; ignored")
+            return
+        self.headed = True
+        fields = {key: value for key, value in record.items() if isinstance(value, str)}
+        self.header = Header(
+            fields.get("id", self.header.id),
+            fields.get("timestamp", self.header.timestamp),
+            fields.get("cwd", ""),
+            fields.get("parentSession", ""),
+        )
+        version = record.get("version", 1)
+        self.version = version if isinstance(version, int) else VERSION
+        self.checksums = record.get("writer") == _WRITER
+        if self.checksums or "crc" in record:
+            self._checked(entry.line, number)
+        if self.version > VERSION:
+            self._problem(number, f"written by a newer version of the format ({self.version})")
+
+    def _checked(self, text: bytes, number: int) -> Entry:
+        """The entry of a line that may end with a checksum, which is reported if it is wrong."""
+        head, trailer = text[:-_TRAILER], text[-_TRAILER:]
+        expected = _trailer(head)
+        if trailer == expected:
+            return decode(text, _TRAILER)
+        entry = decode(text)
+        whole = trailer.startswith(b',"crc":"') and trailer.endswith(b'"}')
+        # One flipped bit may also have hit the checksum's own quotes or its name.
+        if whole or sum(a != b for a, b in zip(trailer, expected, strict=False)) == 1:
+            self._problem(number, "its checksum does not match; it may not say what was written")
+        return decode(text, _TRAILER) if whole else entry
+
+    def _damaged(self, text: bytes, number: int, error: ValueError) -> None:
+        if not text:
+            return
+        if not text.strip(b"\0"):
+            self._problem(number, f"a run of {len(text)} NUL bytes; left out")
+            return
+        pieces = lines.salvage(text)
+        for piece in pieces:
+            self._special(self._checked(piece, number) if self.checksums else decode(piece), number)
+        if pieces:
+            self._problem(number, f"damaged; {len(pieces)} whole record{'s' * (len(pieces) > 1)} {_SALVAGED}")
+        else:
+            self._problem(number, f"not a record ({str(error)[:80]}); left out")
+
+    def _problem(self, number: int, reason: str) -> None:
+        self.problems.append(Problem(self.path, number, reason))
+
+    def _adopted(self, entry: Entry) -> Entry:
+        """A place in the tree for a record that has none, and today's form for one of an old version."""
+        if self.version < 3:
+            entry = _renamed_hook_message(entry)
+        if entry.id and self.version >= 2:
+            return entry
+        self.adopted = True
+        entry = placed(entry, id=entry.id or f"r{self.count + len(self.entries) + 1}", parent_id=self.last)
+        return self._named_first_kept(entry) if entry.type == "compaction" else entry
+
+    def _named_first_kept(self, entry: Entry) -> Entry:
+        """Version 1 counts the lines up to the first kept entry, the header as 0; later versions name it."""
+        record = loads(entry.raw)
+        index = record.pop("firstKeptEntryIndex", None)
+        if "firstKeptEntryId" in record or not isinstance(index, int):
+            return entry
+        kept = self.entries[index - 1].id if 1 <= index <= len(self.entries) else entry.id
+        return decode(dumps({**record, "firstKeptEntryId": kept}))
+
+
+_SALVAGED = "saved from it"
+
+
+def _renamed_hook_message(entry: Entry) -> Entry:
+    if entry.type != "message" or entry.role != "hookMessage":
+        return entry
+    record = loads(entry.raw)
+    return decode(dumps({**record, "message": {**record["message"], "role": "custom"}}))

@@ -1,0 +1,328 @@
+"""pi's layout: one JSONL file a session, a header line and then one entry a line, in a folder a project.
+
+    <home>/sessions/--<cwd>--/<time>_<id>.jsonl      <home>/locks/<id>.lock      <home>/trash/<id>/
+
+A new session is an empty file: its name holds id and time, and the header is written with the first
+entry. The file grows by appends alone. Only one of an old version is replaced, once, by its first
+append, and then the original stays beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Self
+
+from perdure.errors import Conflict, InvalidId, NotSaved
+from perdure.session import ids, trash
+from perdure.session.entry import Entry, dumps, loads
+from perdure.session.stores import (
+    START,
+    Cursor,
+    Durability,
+    Found,
+    Header,
+    Page,
+    Problems,
+    files,
+    lines,
+    pi_format,
+)
+from perdure.session.stores.lock import Lock, holder
+from perdure.session.stores.log import AppendLog
+
+_FINGERPRINT = 32  # bytes before a cursor, to tell a file that grew from one that was rewritten
+
+
+class PiStore:
+    name = "pi"
+
+    def __init__(
+        self,
+        home: str,
+        *,
+        sessions_dir: str | None = None,
+        cwd: str | None = None,
+        durability: Durability = "power",
+    ) -> None:
+        """With a `sessions_dir` of its own, the store has no folders for projects."""
+        self.home = home
+        self.root = sessions_dir or os.path.join(home, "sessions")
+        self._by_project = sessions_dir is None
+        self._cwd = cwd
+        self._durability = durability
+
+    @property
+    def cwd(self) -> str:
+        try:
+            return self._cwd or os.getcwd()
+        except OSError:
+            return ""  # the directory this process was started in is gone
+
+    def list(self) -> Iterator[Found]:
+        try:
+            found = list(os.scandir(self.root))
+        except FileNotFoundError:
+            return
+        for item in found:
+            if item.name.endswith(".jsonl"):
+                yield _found(item)
+            elif item.is_dir(follow_symlinks=False):
+                try:
+                    below = list(os.scandir(item.path))
+                except OSError:
+                    yield Found(item.name, item.path)  # reading it will say why
+                    continue
+                yield from (_found(each) for each in below if each.name.endswith(".jsonl"))
+            elif item.is_symlink() and item.is_dir():
+                yield Found(item.name, item.path)
+
+    def read(self, ref: Found, after: Cursor = START) -> Page:
+        with files.open_to_read(self.root, self._relative(ref)) as file:
+            return self._read(ref, file.fileno(), after)
+
+    def read_back(self, ref: Found, problems: Problems | None = None) -> Iterator[Entry]:
+        with files.open_to_read(self.root, self._relative(ref)) as file:
+            descriptor = file.fileno()
+            end = os.fstat(descriptor).st_size
+            reader = self._reader(ref, descriptor, end)
+            given = 0
+            if reader.version == pi_format.VERSION:
+                reader.count = (
+                    1  # never the first entry: a missing header is for a reading from the start to say
+                )
+                for offset, data in lines.backward(descriptor, end):
+                    if data == b"":
+                        continue
+                    unfinished = data is not None and offset + len(data) == end
+                    (reader.take_rest if unfinished else reader.take)(data, 1 if offset == 0 else _UNCOUNTED)
+                    if reader.problems and problems is not None:
+                        number = lines.number_at(descriptor, offset)
+                        problems.extend(each._replace(line=number) for each in reader.problems)
+                    reader.problems.clear()
+                    if reader.adopted:
+                        break  # a record without an id is named by its place, which only the start can tell
+                    while reader.entries:
+                        given += 1
+                        yield reader.entries.pop()
+                else:
+                    return
+            page = self._read(ref, descriptor, START, end)
+            if problems is not None and not given:
+                problems.extend(page.problems)
+            yield from islice(reversed(page.entries), given, None)
+
+    def writer(self, ref: Found, wait: float = 10.0, after: Cursor | None = START) -> PiWriter:
+        lock = self._lock(ref, wait)
+        try:
+            return PiWriter(self, ref, lock, after)
+        except BaseException:
+            lock.release()
+            raise
+
+    def create(self, header: Header, entries: Iterable[Entry] = ()) -> Found:
+        ids.check(header.id)
+        cwd = header.cwd or self.cwd
+        folder = pi_format.folder_name(cwd) if self._by_project else ""
+        relative = os.path.join(folder, pi_format.file_name(header))
+        path = os.path.join(self.root, relative)
+        entries = list(entries)
+        first = pi_format.header_line(header._replace(cwd=cwd)) if entries else None
+        text = pi_format.file_text(path, first, entries, checksum=True)
+        try:
+            files.make_folder(os.path.dirname(path))
+        except OSError as error:
+            raise NotSaved(path, error) from error
+        files.create(self.root, relative, text, sync=self._durability == "power")
+        return _stat(header.id, path)
+
+    def delete(self, ref: Found) -> None:
+        with self._lock(ref, 0):
+            trash.discard(self.home, ref.id, self.name, [ref.path])
+
+    def holder(self, ref: Found) -> int | None:
+        return holder(self.home, _lock_name(ref.id))
+
+    def _lock(self, ref: Found, wait: float) -> Lock:
+        return Lock(self.home, _lock_name(ref.id), ref.id, wait)
+
+    def _relative(self, ref: Found) -> str:
+        relative = os.path.relpath(ref.path, self.root)
+        if relative.startswith("..") or relative.count(os.sep) > 1:
+            raise InvalidId(ref.path, f"that of a session in {self.root}")
+        return relative
+
+    def _reader(self, ref: Found, descriptor: int, end: int) -> pi_format.Reader:
+        """A reader that knows the file's header, if it has one."""
+        reader = pi_format.Reader(ref.path, pi_format.header_from_name(os.path.basename(ref.path)))
+        first, newline, _ = os.pread(descriptor, min(end, _HEADER_WITHIN), 0).partition(b"\n")
+        if newline and b'"session"' in first:
+            reader.take(first, 1)
+            reader.entries.clear()
+            reader.problems.clear()
+        return reader
+
+    def _read(self, ref: Found, descriptor: int, after: Cursor, end: int | None = None) -> Page:
+        status = os.fstat(descriptor)
+        end = status.st_size if end is None else end
+        reader = self._reader(ref, descriptor, end)
+        if after.offset:
+            if (
+                after.inode != status.st_ino
+                or after.offset > end
+                or _tail(descriptor, after.offset) != after.tail
+            ):
+                raise Conflict(ref.path, "was replaced or rewritten since it was last read")
+            if (
+                reader.version < pi_format.VERSION
+            ):  # old records are named by their place: count from the start
+                page = self._read(ref, descriptor, START, end)
+                return page._replace(entries=page.entries[after.entries :])
+            reader.count, reader.last_before = after.entries, after.last
+        else:
+            reader = pi_format.Reader(ref.path, pi_format.header_from_name(os.path.basename(ref.path)))
+        number = after.line
+        if after.tail and not after.tail.endswith(b"\n"):
+            number -= 1  # what follows is still that line's
+        forward = lines.Forward(descriptor, after.offset, end)
+        take = reader.take
+        for batch in forward:
+            for text in batch:
+                number += 1
+                take(text, number)
+        offset = forward.offset
+        if forward.rest != b"" and reader.take_rest(forward.rest, number + 1):
+            number += 1
+            offset += len(forward.rest or b"")
+        cursor = Cursor(
+            offset,
+            number,
+            status.st_ino,
+            _tail(descriptor, offset),
+            reader.count + len(reader.entries),
+            reader.last,
+        )
+        return Page(reader.entries, cursor, reader.problems, reader.header)
+
+
+class PiWriter:
+    def __init__(self, store: PiStore, ref: Found, lock: Lock, after: Cursor | None) -> None:
+        self._store = store
+        self._ref = ref
+        self._lock = lock
+        self._version = pi_format.VERSION
+        self._checksums = False
+        self._log = AppendLog(store.root, store._relative(ref), lock, store._durability)
+        self._look_at_header()
+        if after is None:
+            size = self._log.size
+            status = os.fstat(self._log.fileno())
+            after = Cursor(size, _UNCOUNTED, status.st_ino, _tail(self._log.fileno(), size), 0, None)
+        self._cursor = after
+        self._seen = after.offset  # how much of the file this writer has been told of
+
+    def catch_up(self) -> Page:
+        self._log.grown()
+        self._look_at_header()
+        descriptor = self._log.fileno()
+        end = self._log.size
+        try:
+            if self._cursor.line == _UNCOUNTED and end != self._seen:
+                self._cursor = self._store._read(self._ref, descriptor, START, self._cursor.offset).cursor
+            page = self._store._read(self._ref, descriptor, self._cursor, end)
+        except Conflict:
+            page = self._store._read(self._ref, descriptor, START, end)
+        self._cursor = page.cursor
+        self._seen = end
+        return page
+
+    def append(self, entries: Sequence[Entry]) -> Cursor:
+        path = self._ref.path
+        if self._seen != self._log.size:
+            raise Conflict(path, "has entries this writer has not read")
+        if not entries:
+            return self._cursor
+        if self._version < pi_format.VERSION:
+            self._upgrade()
+        empty = self._log.size == 0
+        checksum = empty or self._checksums
+        text = pi_format.file_text(path, self._first_line() if empty else None, entries, checksum=checksum)
+        self._log.append(text)
+        self._checksums = checksum
+        size = self._log.size
+        at = self._cursor
+        self._cursor = Cursor(
+            size,
+            at.line if at.line == _UNCOUNTED else at.line + empty + len(entries),
+            at.inode or os.fstat(self._log.fileno()).st_ino,
+            text[-_FINGERPRINT:],
+            at.entries + len(entries),
+            entries[-1].id,
+        )
+        self._seen = size
+        return self._cursor
+
+    def release(self) -> None:
+        self._log.close()
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.release()
+
+    def _look_at_header(self) -> None:
+        reader = self._store._reader(self._ref, self._log.fileno(), self._log.size)
+        self._version = reader.version
+        self._checksums = reader.checksums
+
+    def _first_line(self) -> bytes:
+        name = pi_format.header_from_name(os.path.basename(self._ref.path))
+        timestamp = name.timestamp or ids.stamp(ids.now())
+        return pi_format.header_line(name._replace(cwd=self._store.cwd, timestamp=timestamp))
+
+    def _upgrade(self) -> None:
+        """Replace a file of an old version by the same session in today's. The original stays beside it."""
+        store, relative = self._store, self._store._relative(self._ref)
+        page = store._read(self._ref, self._log.fileno(), START)
+        first = os.pread(self._log.fileno(), _HEADER_WITHIN, 0).partition(b"\n")[0]
+        header = dumps({**loads(first), "version": pi_format.VERSION})
+        text = pi_format.file_text(self._ref.path, header, page.entries, checksum=False)
+        files.set_aside(store.root, relative, f"v{self._version}")
+        files.replace(store.root, relative, text)
+        self.catch_up()
+
+
+_UNCOUNTED = -1
+_HEADER_WITHIN = 2**14
+
+
+def _tail(descriptor: int, offset: int) -> bytes:
+    start = max(0, offset - _FINGERPRINT)
+    return os.pread(descriptor, offset - start, start)
+
+
+def _lock_name(id: str) -> str:
+    """A file name for any id a listing may show, whatever somebody called a file."""
+    try:
+        return f"locks/{ids.check(id)}.lock"
+    except InvalidId:
+        return f"locks/x-{hashlib.sha256(os.fsencode(id)).hexdigest()[:32]}.lock"
+
+
+def _found(item: os.DirEntry[str]) -> Found:
+    try:
+        status = item.stat(follow_symlinks=False)
+    except OSError:
+        return Found(pi_format.header_from_name(item.name).id, item.path)
+    return Found(
+        pi_format.header_from_name(item.name).id, item.path, status.st_ino, status.st_size, status.st_mtime_ns
+    )
+
+
+def _stat(id: str, path: str) -> Found:
+    status = os.stat(path, follow_symlinks=False)
+    return Found(id, path, status.st_ino, status.st_size, status.st_mtime_ns)

@@ -1,0 +1,177 @@
+"""A session's entries as a tree. Pure: the same entries always give the same tree.
+
+Order is file order, never time: a clock that goes backwards changes nothing here.
+Whatever a damaged file holds, every entry gets a place. An entry seen twice counts once; the same id
+with other content stays, under a new id; an entry whose parent is not before it in the file follows
+the entry that is. Each such decision is a notice, so that nothing is repaired in silence.
+
+The head is where the conversation goes on: the last entry in the file that is not metadata. Naming a
+session or labelling an old entry must never move it to a dead branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from perdure.session.entry import Entry, Label, Leaf, SessionInfo, placed, same
+
+METADATA = frozenset({"label", "session_info", "custom", "usage", "leaf"})
+
+
+class Ends(NamedTuple):
+    head: str | None
+    """The entry the conversation continues from."""
+    tip: str | None
+    """What the next entry names as its parent: the head, or metadata chained behind it."""
+
+
+class Tree(NamedTuple):
+    entries: list[Entry]
+    """In file order, each id once, each parent before its child."""
+    ends: Ends
+    notices: list[str]
+
+
+def fold(entries: Iterable[Entry]) -> Tree:
+    kept: list[Entry] = []
+    by_id: dict[str, Entry] = {}
+    renamed: dict[str, str] = {}  # an id used twice -> the entry that children after it mean
+    notices: list[str] = []
+    for entry in entries:
+        earlier = by_id.get(entry.id)
+        if earlier is not None:
+            twins = [earlier, *(by_id[name] for name in _variants(entry.id, by_id))]
+            twin = next((each for each in twins if _same_but_for_id(each, entry)), None)
+            if twin is not None:
+                renamed[entry.id] = twin.id
+                continue
+            name = f"{entry.id}.{len(twins) + 1}"
+            notices.append(f"two entries have the id {entry.id}; the second is shown as {name}")
+            renamed[entry.id] = name
+            entry = placed(entry, id=name)
+        if entry.parent_id is not None:
+            parent: str | None = renamed.get(entry.parent_id, entry.parent_id) if renamed else entry.parent_id
+            if parent not in by_id:
+                notices.append(f"the parent of entry {entry.id} is missing; it follows the entry before it")
+                parent = kept[-1].id if kept else None
+            if parent != entry.parent_id:
+                entry = placed(entry, parent_id=parent)
+        by_id[entry.id] = entry
+        kept.append(entry)
+    return Tree(kept, ends(reversed(kept)), notices)
+
+
+def ends(newest_first: Iterable[Entry]) -> Ends:
+    """Where a session ends, reading no further back than its last entry that is not metadata."""
+    behind: list[Entry] = []
+    head: str | None = None
+    for entry in newest_first:
+        if entry.type not in METADATA:
+            head = entry.id
+            break
+        behind.append(entry)
+    return advanced(Ends(head, head), reversed(behind))
+
+
+def advanced(before: Ends, entries: Iterable[Entry]) -> Ends:
+    """Where a session ends once these entries, in file order, have been added to it."""
+    head, tip = before
+    chained = {head, tip}
+    for entry in entries:
+        if entry.type not in METADATA:
+            head = tip = entry.id
+            chained = {head}
+        elif entry.type == "leaf" and isinstance(body := entry.body, Leaf):
+            head = tip = body.target_id
+            chained = {head}
+        elif entry.parent_id in chained:
+            tip = entry.id
+            chained.add(tip)
+    return Ends(head, tip)
+
+
+def path(entries: Sequence[Entry], leaf: str | None) -> list[Entry]:
+    """From the root to `leaf`. `entries` are a tree's: folded."""
+    by_id = {entry.id: entry for entry in entries}
+    steps = []
+    at = leaf
+    while at is not None:
+        entry = by_id[at]
+        steps.append(entry)
+        at = entry.parent_id
+    steps.reverse()
+    return steps
+
+
+def path_back(newest_first: Iterable[Entry], leaf: str | None) -> Iterator[Entry]:
+    """From `leaf` towards the root, reading no further back than the caller goes on asking.
+
+    Raises LookupError where a parent is not found before its child: such a session needs `fold`.
+    """
+    wanted = leaf
+    if wanted is None:
+        return
+    for entry in newest_first:
+        if entry.id == wanted:
+            yield entry
+            wanted = entry.parent_id
+            if wanted is None:
+                return
+    raise LookupError(wanted)
+
+
+def children(entries: Iterable[Entry]) -> dict[str | None, list[Entry]]:
+    """The conversation's own branches: metadata hangs where it was written but opens no branch."""
+    below: dict[str | None, list[Entry]] = {}
+    above: dict[str, str | None] = {}
+    for entry in entries:
+        parent = above.get(entry.parent_id, entry.parent_id) if entry.parent_id is not None else None
+        if entry.type in METADATA:
+            above[entry.id] = parent
+        else:
+            below.setdefault(parent, []).append(entry)
+    return below
+
+
+def leaves(entries: Sequence[Entry]) -> list[Entry]:
+    """The last entry of every branch, in file order."""
+    below = children(entries)
+    return [entry for entry in entries if entry.type not in METADATA and entry.id not in below]
+
+
+def forks(entries: Sequence[Entry]) -> list[str | None]:
+    """Where branches part: ids of entries with several children; None stands for the root."""
+    return [parent for parent, each in children(entries).items() if len(each) > 1]
+
+
+def labels(entries: Iterable[Entry]) -> dict[str, str]:
+    """Label by labelled entry; the last word counts, an absent label clears."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        if entry.type == "label" and isinstance(body := entry.body, Label):
+            if isinstance(body.label, str) and body.label:
+                found[body.target_id] = body.label
+            else:
+                found.pop(body.target_id, None)
+    return found
+
+
+def name(entries: Iterable[Entry]) -> str:
+    """The session's name; the last word counts, an empty one clears."""
+    found = ""
+    for entry in entries:
+        if entry.type == "session_info" and isinstance(body := entry.body, SessionInfo):
+            found = body.name.strip() if isinstance(body.name, str) else ""
+    return found
+
+
+def _variants(id: str, by_id: dict[str, Entry]) -> Iterator[str]:
+    number = 2
+    while (name := f"{id}.{number}") in by_id:
+        yield name
+        number += 1
+
+
+def _same_but_for_id(one: Entry, other: Entry) -> bool:
+    return same(one, other) or (one.id != other.id and same(one, placed(other, id=one.id)))

@@ -1,0 +1,73 @@
+"""What holds for every test: an own home, no settings from outside, no network, nothing skipped unseen."""
+
+import ipaddress
+import os
+import socket
+
+import pytest
+from hypothesis import settings
+
+from tests.needs import SkipPolicy
+
+# Hypothesis: random examples in every run, and a failure prints what reproduces it. Deadlines would only
+# measure how busy the machine is. `make fuzz` takes the long profile.
+settings.register_profile("default", max_examples=100, deadline=None, derandomize=False, print_blob=True)
+settings.register_profile("long", settings.get_profile("default"), max_examples=20_000)
+settings.load_profile(os.environ.get("PERDURE_HYPOTHESIS", "default"))
+
+# What a developer's shell may hold and a program here would obey. The tests' own switches stay.
+FOREIGN = ("PERDURE_", "PI_", "AUR", "CORTEXT_", "SOLEUR_", "SIBYL_", "XDG_", "GIT_", "OLLAMA_")
+OWN = ("PERDURE_REQUIRE_ALL", "PERDURE_KILLS", "PERDURE_FUZZ_", "PERDURE_HYPOTHESIS", "PERDURE_SEED")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(SkipPolicy(), "skip-policy")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_settings_from_outside(tmp_path_factory):
+    """For session fixtures too: they run before any test has its own home."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.endswith("_API_KEY") or (name.startswith(FOREIGN) and not name.startswith(OWN)):
+                patch.delenv(name)
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def home(no_settings_from_outside, tmp_path_factory, monkeypatch):
+    """A new, empty home directory, for this test and every process it starts."""
+    path = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(path))
+    monkeypatch.setenv("USERPROFILE", str(path))
+    return path
+
+
+class NetworkLocked(RuntimeError):
+    """Not an OSError: code under test that expects network trouble must not take this for some."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def network_lock():
+    """No connection leaves the machine; servers on loopback and Unix sockets are real and allowed."""
+    with pytest.MonkeyPatch.context() as patch:
+        for call in ("connect", "connect_ex"):
+            patch.setattr(socket.socket, call, _loopback_only(getattr(socket.socket, call)))
+        yield
+
+
+def _loopback_only(connect):
+    def guarded(self, address):
+        if self.family in (socket.AF_INET, socket.AF_INET6) and not _is_loopback(address[0]):
+            raise NetworkLocked(f"a test tried to connect to {address[0]}:{address[1]}")
+        return connect(self, address)
+
+    return guarded
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,162 @@
+"""The command line of `pi`, from outside: a real process, its two outputs and its exit code."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from perdure import __version__
+from tests.needs import needs, needs_tool
+
+BIN = Path(sys.executable).parent
+
+
+def run(*command, **options) -> subprocess.CompletedProcess[str]:
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **options}
+    return subprocess.run([str(part) for part in command], stderr=subprocess.PIPE, text=True, **options)
+
+
+def pi(*arguments, **options) -> subprocess.CompletedProcess[str]:
+    return run(BIN / "pi", *arguments, **options)
+
+
+def main_after(setup: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The program's `main` in a new process whose `_run` does what `setup` says."""
+    code = f"import sys\nfrom perdure.programs import pi\n{setup}\npi._run = run\nsys.exit(pi.main())"
+    return run(sys.executable, "-c", code, *arguments)
+
+
+@pytest.mark.parametrize("name", ["pi", "perdure"])
+def test_version_answers_with_the_name_it_was_called_by(name):
+    """`pi --version` and `perdure --version` are one program under two names."""
+    answer = run(BIN / name, "--version")
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, f"{name} {__version__}\n", "")
+
+
+def test_python_dash_m_runs_the_same_program():
+    """`python -m perdure` works where the scripts are not on the PATH."""
+    answer = run(sys.executable, "-m", "perdure", "--version")
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, f"perdure {__version__}\n", "")
+
+
+def test_version_loads_nothing_but_the_package():
+    """Every module costs time at each start; these three are all that `--version` may load."""
+    code = textwrap.dedent("""
+        import sys
+        before = set(sys.modules)
+        from perdure.programs.pi import main
+        code = main(["--version"])
+        loaded = sorted(set(sys.modules) - before)
+        import json
+        print(json.dumps(loaded))
+        sys.exit(code)
+    """)
+    answer = run(sys.executable, "-c", code)
+    assert answer.returncode == 0
+    loaded = json.loads(answer.stdout.splitlines()[-1])
+    assert loaded == ["perdure", "perdure.programs", "perdure.programs.pi"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"], ["--help", "--version"]])
+def test_help_says_what_this_is_and_how_to_use_it(arguments):
+    """With no arguments too: a first-time user sees what there is, not silence."""
+    answer = pi(*arguments)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout.startswith(f"Perdure {__version__}: conversations with AI agents that last.\n")
+    assert "usage: pi [--help]" in answer.stdout
+
+
+def test_the_example_in_the_help_runs(home):
+    """What the help shows works when it is typed in."""
+    example = [line for line in pi("--help").stdout.splitlines() if line.startswith("    ")]
+    assert len(example) == 4
+    answer = run(sys.executable, "-c", textwrap.dedent("\n".join(example)))
+    assert (answer.returncode, answer.stderr) == (0, "")
+    session_id, count = answer.stdout.split()
+    assert session_id
+    assert count == "1"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--frobnicate"], ["--version", "--frobnicate"], ["--frobnicate", "explain", "this"]]
+)
+def test_an_unknown_argument_is_named_in_one_sentence(arguments):
+    """Exit 2, nothing on stdout, and the way out."""
+    answer = pi(*arguments)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr == (
+        "pi: unknown argument '--frobnicate': run `pi --help` to see what this release can do\n"
+    )
+
+
+@needs("a system whose arguments are bytes", given=os.name == "posix")
+@pytest.mark.parametrize("argument", ["two\nlines", "\x1b[31mred", "ünï", "x" * 100_000, b"\xff\xfe"])
+def test_a_strange_argument_cannot_break_the_sentence(argument):
+    """Line breaks, escape codes, bytes that are no text and endless text still make one short line."""
+    answer = subprocess.run([BIN / "pi", argument], stdin=subprocess.DEVNULL, capture_output=True)
+    assert answer.returncode == 2
+    assert answer.stderr.count(b"\n") == 1
+    assert b"\x1b" not in answer.stderr
+    assert len(answer.stderr) < 400
+
+
+def test_an_error_is_one_sentence_with_its_hint_and_its_exit_code():
+    """Whatever a user can cause is told once, without a traceback."""
+    answer = main_after(
+        "from perdure.errors import NotFound\n"
+        "def run(name, arguments): raise NotFound('Session', 'x', ['y', 'z'])"
+    )
+    assert (answer.returncode, answer.stdout) == (3, "")
+    assert answer.stderr == "perdure: Session not found: x; nearest: y, z\n"
+
+
+def test_a_defect_still_shows_its_traceback():
+    """An error nobody foresaw is not dressed up as the user's."""
+    answer = main_after("def run(name, arguments): raise ValueError('defect')")
+    assert answer.returncode == 1
+    assert "Traceback" in answer.stderr
+
+
+def test_ctrl_c_ends_quietly_with_130():
+    """An interrupted program says so with its exit code alone."""
+    answer = main_after("import signal\ndef run(name, arguments): signal.raise_signal(signal.SIGINT)")
+    assert (answer.returncode, answer.stdout, answer.stderr) == (130, "", "")
+
+
+def test_a_reader_that_left_is_no_error():
+    """`pi --help | head -0`: no traceback, and the code other programs have then."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        answer = pi("--help", stdout=writing)
+    finally:
+        os.close(writing)
+    assert (answer.returncode, answer.stderr) == (141, "")
+
+
+@needs("/dev/full", given=os.path.exists("/dev/full"))
+def test_output_that_cannot_be_written_is_a_failure():
+    """A full disk must not look like success."""
+    with open("/dev/full", "w") as full:
+        answer = pi("--help", stdout=full)
+    assert answer.returncode == 1
+    assert answer.stderr == "pi: the output could not be written: No space left on device\n"
+
+
+@needs_tool("sh")
+@pytest.mark.parametrize(
+    ("command", "code", "stderr"),
+    [
+        ('"$0" --version >&-', 1, "pi: the output could not be written: standard output is closed\n"),
+        ('"$0" --wrong 2>&-', 2, ""),
+        ('"$0" --wrong >&- 2>&-', 2, ""),
+    ],
+)
+def test_closed_outputs_leave_the_exit_code(command, code, stderr):
+    """A program started with its outputs closed has only its exit code to speak with."""
+    answer = run("sh", "-c", command, BIN / "pi")
+    assert (answer.returncode, answer.stdout, answer.stderr) == (code, "", stderr)
