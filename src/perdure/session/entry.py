@@ -211,11 +211,8 @@ class Entry(
     frozen=True,
     eq=False,
     gc=False,  # strings and bytes only: never part of a cycle, and 100,000 of them cost the collector nothing
-    rename={
-        "parent_id": "parentId",
-        "line": "\ufffdline",
-        "seal": "\ufffdseal",
-    },  # not in the record: about it
+    # `line` and `seal` are not in the record but about it, so their names there are none anybody uses.
+    rename={"parent_id": "parentId", "line": "\ufffdline", "seal": "\ufffdseal"},
 ):
     type: str = ""
     id: str = ""
@@ -279,12 +276,13 @@ class Entry(
         `fields` are the message's other members by their JSON names (`toolCallId`, `model`, …).
         """
         moment = now()
-        message = {"role": role, "content": content, "timestamp": int(moment.timestamp() * 1000), **fields}
-        body: Body
+        message = {"role": role, "content": content, **fields}
+        message.setdefault("timestamp", int(moment.timestamp() * 1000))
         try:
-            body = Message(msgspec.convert(message, AnyMessage))
-        except msgspec.ValidationError:
-            body = Unknown("message", {"message": message})
+            known = msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(message), AnyMessage))
+        except (msgspec.ValidationError, TypeError):
+            known = {}  # a role or a shape of its own: kept as it is
+        body = Unknown("message", {"message": {**known, **message}})
         return new(body, id=new_id(), timestamp=stamp(moment))
 
 

@@ -71,10 +71,9 @@ class SessionManager:
         says the same, and gets a new id if it does not. Returns the entries as they stand in the session.
         """
         ref = self._find(session_id)
-        seen = self._seen.get(ref.id)
+        seen = self._seen.pop(ref.id, None)  # back when all is saved; until then, nothing is known of the end
         with self._store.writer(ref, self._wait, *([seen.cursor] if seen else [])) as writer:
             seen = _caught_up(seen, writer.catch_up())
-            self._seen.pop(ref.id, None)  # until the append has succeeded, nothing is known of the end
             placed_entries, fresh = self._placed(ref, seen, entries)
             cursor = writer.append(fresh)
         seen.ids.update(entry.id for entry in fresh)
@@ -174,12 +173,12 @@ def _store(sessions_dir: str | os.PathLike[str] | None, durability: Durability) 
 
 
 def _caught_up(seen: _Seen | None, page: Page) -> _Seen:
-    if seen is None or page.cursor.entries == len(
-        page.entries
-    ):  # all of it was read: it is new here, or was replaced
-        seen = _Seen(page.cursor, set(), tree.Ends(None, None))
-    known = seen.ids | {entry.id for entry in page.entries}
-    return _Seen(page.cursor, known, tree.advanced(seen.ends, page.entries))
+    if seen is None or page.cursor.entries == len(page.entries):
+        seen = _Seen(
+            page.cursor, set(), tree.Ends(None, None)
+        )  # all was read: it is new here, or was replaced
+    seen.ids.update(entry.id for entry in page.entries)
+    return _Seen(page.cursor, seen.ids, tree.advanced(seen.ends, page.entries))
 
 
 def _says_the_same(entry: Entry, there: Entry) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Self
 
+from msgspec import UNSET
+
 from perdure.errors import PerdureError
 from perdure.session import context, ids, tree
 from perdure.session.entry import Body, Entry, Label, SessionInfo, new
@@ -111,7 +113,7 @@ class Session:
     def label(self, entry_id: str, text: str | None) -> None:
         """Name an entry; None takes the name away."""
         target = self._known(entry_id)
-        self.append(Label(target, text) if text else Label(target))
+        self.append(Label(target, text or UNSET))
 
     def move(self, entry_id: str | None) -> None:
         """Go on from an earlier entry; None is before the first. Kept with the next entry appended."""
@@ -126,9 +128,11 @@ class Session:
         on_path = {entry.id for entry in shared}
         moment = ids.stamp(self._clock())
         parent = leaf
-        for target, text in tree.labels(entries).items():
-            if target in on_path and tree.labels(shared).get(target) != text:
-                shared.append(new(Label(target, text), id=ids.new_id(), parent_id=parent, timestamp=moment))
+        wanted, there = tree.labels(entries), tree.labels(shared)
+        for target in sorted(on_path & (wanted.keys() | there.keys())):
+            if wanted.get(target) != there.get(target):
+                label = Label(target, wanted.get(target) or UNSET)
+                shared.append(new(label, id=ids.new_id(), parent_id=parent, timestamp=moment))
                 parent = shared[-1].id
         header = Header(ids.new_id(), moment, parent_session=self.ref.path or self.id)
         return self.store.create(header, shared)

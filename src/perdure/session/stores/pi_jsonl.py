@@ -150,7 +150,7 @@ class PiStore:
 
     def _relative(self, ref: Found) -> str:
         relative = os.path.relpath(ref.path, self.root)
-        if relative.startswith("..") or relative.count(os.sep) > 1:
+        if relative.split(os.sep)[0] == os.pardir or relative.count(os.sep) > 1:
             raise InvalidId(ref.path, f"that of a session in {self.root}")
         return relative
 

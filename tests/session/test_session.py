@@ -1,0 +1,240 @@
+"""A session that is being talked in: what it shows is what is on disk."""
+
+import os
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from perdure.errors import Conflict, Held, NotFound, NotSaved, PerdureError
+from perdure.session import ids, tree
+from perdure.session.entry import Assistant as AssistantMessage
+from perdure.session.entry import Label, Message, Text, User, new
+from perdure.session.session import Session
+from perdure.session.stores import Found, Header
+from perdure.session.stores.memory import MemoryStore
+from perdure.session.stores.pi_jsonl import PiStore
+from tests.generated import sessions
+
+on_disk = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+
+
+def said(text: str) -> Message:
+    return Message(User(text))
+
+
+def answered(text: str) -> Message:
+    return Message(AssistantMessage([Text(text)]))
+
+
+def texts(entries):
+    return [entry.text for entry in entries]
+
+
+@pytest.fixture(params=["pi", "memory"])
+def store(request, tmp_path):
+    return PiStore(str(tmp_path), durability="process") if request.param == "pi" else MemoryStore()
+
+
+@on_disk
+@given(entries=sessions())
+def test_context_after_reload_equals_context_before(store, entries):
+    """Saved, closed and opened again, a session sends a model exactly what it did before."""
+    folded = tree.fold(entries)
+    ref = store.create(Header(ids.new_id(), "2026-01-31T09:05:00.000Z"), entries)
+    with Session.open(store, ref) as session:
+        session.append(said("one more"))
+        before = session.context()
+        written = session.entries
+    reopened = Session.view(store, ref)
+    assert reopened.context() == before
+    assert reopened.entries == written
+    assert reopened.entries[: len(entries)] == folded.entries
+    assert reopened.problems == []
+
+
+@on_disk
+@given(entries=sessions())
+def test_a_fork_shares_its_prefix(store, entries):
+    """The fork's entries are the path's own bytes, and the original is as it was."""
+    ref = store.create(Header(ids.new_id(), "2026-01-31T09:05:00.000Z"), entries)
+    original = Session.view(store, ref)
+    for at in [*(entry.id for entry in entries[-3:]), None]:
+        fork = Session.view(store, original.fork(at))
+        path = tree.path(original.entries, at or original.head)
+        assert [entry.raw for entry in fork.entries[: len(path)]] == [entry.raw for entry in path]
+        assert all(entry.type == "label" for entry in fork.entries[len(path) :])
+        for entry in path:
+            assert fork.labels.get(entry.id) == original.labels.get(entry.id)
+        assert fork.context() == original_context(original, at)
+    assert Session.view(store, ref).entries == original.entries
+
+
+def original_context(session: Session, at: str | None):
+    from perdure.session import context
+
+    return context.build(tree.path(session.entries, at or session.head))
+
+
+def test_what_append_returns_is_already_there_for_others(store):
+    """Persist, then show: another reader sees an entry before append has told of it."""
+    with Session.create(store) as session:
+        (entry,) = session.append(said("hello"))
+        assert Session.view(store, session.ref).entries == [entry]
+
+
+def test_a_branch_is_one_append_and_hides_nothing(store):
+    """Going back and on leaves the other branch where it was."""
+    with Session.create(store) as session:
+        first, second = session.append(said("one"), answered("two"))
+        session.move(first.id)
+        (other,) = session.append(answered("instead"))
+        assert texts(session.path()) == ["one", "instead"]
+        assert tree.leaves(session.entries) == [second, other]
+        assert tree.forks(session.entries) == [first.id]
+    assert texts(Session.view(store, session.ref).path()) == ["one", "instead"]
+
+
+def test_moving_before_the_first_entry_starts_a_second_root(store):
+    with Session.create(store) as session:
+        session.append(said("one"))
+        session.move(None)
+        session.append(said("another beginning"))
+        assert texts(session.path()) == ["another beginning"]
+
+
+def test_names_and_labels_leave_the_conversation_where_it_is(store):
+    with Session.create(store) as session:
+        first, last = session.append(said("one"), answered("two"))
+        session.rename("a name")
+        session.label(first.id[:8], "here")
+        assert session.head == last.id
+        session.append(said("three"))
+    again = Session.view(store, session.ref)
+    assert (again.name, again.labels) == ("a name", {first.id: "here"})
+    assert texts(e for e in again.path() if e.type == "message") == ["one", "two", "three"]
+
+
+def test_an_unknown_entry_is_not_found_and_changes_nothing(store):
+    with Session.create(store) as session:
+        session.append(said("one"))
+        for act in (session.move, lambda id: session.label(id, "x"), session.fork):
+            with pytest.raises(NotFound, match="Entry not found: nowhere"):
+                act("nowhere")
+        assert texts(session.path()) == ["one"]
+
+
+def test_a_session_opened_to_read_cannot_be_written(store):
+    with Session.create(store) as session:
+        session.append(said("one"))
+    with pytest.raises(PerdureError, match="read only"):
+        Session.view(store, session.ref).append(said("two"))
+
+
+def test_only_one_may_talk_in_a_session_and_others_may_watch(store):
+    with Session.create(store) as session:
+        with pytest.raises(Held, match=f"held by process {os.getpid()}"):
+            Session.open(store, session.ref, wait=0)
+        session.append(said("one"))
+        assert texts(Session.view(store, session.ref).path()) == ["one"]
+    with Session.open(store, session.ref, wait=0) as again:
+        assert texts(again.path()) == ["one"]
+
+
+def test_a_clock_that_goes_backwards_changes_no_order(store):
+    """Order is the order of writing: an hour back, 1970 and 2106 included."""
+    moments = iter(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=h) for h in (0, -1, 5, -490000, 700000))
+    with Session.create(store, clock=lambda: next(moments)) as session:
+        for word in ("one", "two", "three", "four"):
+            session.append(said(word))
+        assert texts(session.path()) == ["one", "two", "three", "four"]
+    again = Session.view(store, session.ref)
+    assert texts(again.path()) == texts(again.tail(9)) == ["one", "two", "three", "four"]
+
+
+class TestOnDisk:
+    @pytest.fixture
+    def store(self, tmp_path):
+        return PiStore(str(tmp_path), durability="process")
+
+    @pytest.fixture
+    def long(self, store):
+        entries, parent = [], None
+        for number in range(3000):
+            entries.append(new(said(f"{number} " + "x" * 1000), id=ids.new_id(), parent_id=parent))
+            parent = entries[-1].id
+        return store.create(Header("long", "2026-01-31T09:05:00.000Z"), entries)
+
+    def test_opening_reads_no_more_than_it_shows(self, store, long, monkeypatch):
+        """The end of a session is read from the end: a hundred messages of three thousand, and the header."""
+        read = []
+        real = os.pread
+
+        def watched(*arguments):
+            read.append(real(*arguments))
+            return read[-1]
+
+        monkeypatch.setattr(os, "pread", watched)
+        with Session.open(store, long) as session:
+            assert [text.split()[0] for text in texts(session.tail(100))] == [
+                str(n) for n in range(2900, 3000)
+            ]
+            session.append(said("next"))
+        assert sum(map(len, read)) < 600_000 < long.size / 5
+
+    def test_the_tail_of_a_damaged_session_is_the_path_all_the_same(self, store, long):
+        """A lost parent costs one link: reading back falls back to reading all."""
+        with open(long.path, "r+b") as file:
+            lines = file.readlines()
+            lines[2990] = b"damaged beyond repair\n"
+            file.seek(0)
+            file.truncate()
+            file.writelines(lines)
+        session = Session.view(store, long)
+        assert len(session.tail(2500)) == 2500
+        assert session.tail(2500) == [e for e in session.path() if e.type == "message"][-2500:]
+
+    def test_a_refused_write_leaves_the_session_as_it_was(self, store, monkeypatch):
+        """The disk says no: nothing is shown, nothing is there, and the next append is clean."""
+        with Session.create(store) as session:
+            session.append(said("one"))
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "write", refuse)
+                with pytest.raises(NotSaved, match="No space left on device"):
+                    session.append(said("lost"))
+            assert texts(session.path()) == ["one"]
+            session.append(said("two"))
+            assert texts(session.path()) == ["one", "two"]
+        assert texts(Session.view(store, session.ref).path()) == ["one", "two"]
+
+    def test_after_a_conflict_reload_takes_in_what_others_wrote(self, store):
+        """A program that knows no locks wrote: this is noticed, its entry kept, and then the talk goes on."""
+        with Session.create(store) as session:
+            (first,) = session.append(said("one"))
+            foreign = new(said("from elsewhere"), id="0badcafe", parent_id=first.id, timestamp="t")
+            with open(session.ref.path, "ab") as file:
+                file.write(foreign.raw + b"\n")
+            with pytest.raises(Conflict, match="changed by another program"):
+                session.append(said("two"))
+            session.reload()
+            session.append(said("two"))
+            assert texts(session.path()) == ["one", "from elsewhere", "two"]
+
+    def test_a_missing_session_is_unreadable_not_new(self, store, tmp_path):
+        """gemini-cli#18593: opening what is not there never makes a new session."""
+        ref = Found("gone", str(tmp_path / "sessions" / "gone.jsonl"))
+        os.makedirs(tmp_path / "sessions")
+        with pytest.raises(PerdureError, match=r"gone\.jsonl"):
+            Session.open(store, ref)
+        assert list(store.list()) == []
+
+    def test_a_fork_names_where_it_came_from(self, store):
+        with Session.create(store) as session:
+            (first,) = session.append(said("one"))
+            session.append(Label(first.id, "x"))
+            fork = session.fork()
+        assert store.read(fork).header.parent_session == session.ref.path
+
+
+def refuse(*_):
+    raise OSError(28, "No space left on device")
