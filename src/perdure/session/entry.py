@@ -276,6 +276,8 @@ class Entry(
         `fields` are the message's other members by their JSON names (`toolCallId`, `model`, …).
         """
         moment = now()
+        if role in ("assistant", "toolResult") and isinstance(content, str):
+            content = [{"type": "text", "text": content}]  # pi has blocks alone here
         message = {"role": role, "content": content, **fields}
         message.setdefault("timestamp", int(moment.timestamp() * 1000))
         try:
@@ -294,9 +296,10 @@ def new(body: Body, *, id: str = "", parent_id: str | None = None, timestamp: st
     else:
         kind = str(body.__struct_config__.tag)
         record = dumps(body)
+    place = dumps({"id": id, "parentId": parent_id, "timestamp": timestamp})
+    # The members of a record in pi's order: its type, its place, and then what it says.
     start = len(b'{"type":') + len(dumps(kind))
-    envelope = b',"id":%b,"parentId":%b,"timestamp":%b' % (dumps(id), dumps(parent_id), dumps(timestamp))
-    return Entry(kind, id, parent_id, timestamp, record[:start] + envelope + record[start:])
+    return Entry(kind, id, parent_id, timestamp, b"%b,%b%b" % (record[:start], place[1:-1], record[start:]))
 
 
 def decode(line: bytes, seal: int = 0) -> Entry:

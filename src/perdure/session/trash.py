@@ -7,6 +7,7 @@ Called under the session's lock: what a live process holds is never moved.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Sequence
@@ -18,28 +19,40 @@ from perdure.session.stores import files
 NOTE = "trash.json"
 
 
-def discard(home: str, id: str, program: str, paths: Sequence[str]) -> str:
-    """Move a session's files into the trash. Returns the folder they are in now."""
-    folder = os.path.join(home, "trash", id)
-    number = 1
+def discard(home: str, id: str, program: str, root: str, names: Sequence[str]) -> str:
+    """Move a session's files, named from `root`, into the trash. Returns the folder they are in now."""
+    folder = _new_folder(os.path.join(home, "trash"), id)
+    note = {
+        "program": program,
+        "id": id,
+        "deleted": ids.stamp(ids.now()),
+        "paths": [os.path.join(root, name) for name in names],
+    }
     try:
-        files.make_folder(os.path.dirname(folder))
-        while True:
+        files.create(folder, NOTE, json.dumps(note, indent=2).encode())
+        for name in names:
+            files.move(root, name, folder, os.path.basename(name))
+    except NotSaved:
+        if os.listdir(folder) == [
+            NOTE
+        ]:  # nothing was moved: it was not deleted, so the trash has no trace of it
+            os.unlink(os.path.join(folder, NOTE))
+            os.rmdir(folder)
+        raise
+    return folder
+
+
+def _new_folder(trash: str, id: str) -> str:
+    try:
+        files.make_folder(trash)
+        for number in itertools.count(1):
+            folder = os.path.join(trash, id if number == 1 else f"{id}.{number}")
             try:
                 os.mkdir(folder, 0o700)
-                break
+                files.sync_folder(trash)
+                return folder
             except FileExistsError:
-                number += 1
-                folder = os.path.join(home, "trash", f"{id}.{number}")
-        note = {"program": program, "id": id, "deleted": ids.stamp(ids.now()), "paths": list(paths)}
-        files.create(
-            folder, NOTE, json.dumps(note, ensure_ascii=False, indent=2).encode("utf-8", "surrogateescape")
-        )
-        for path in paths:
-            os.rename(path, os.path.join(folder, os.path.basename(path)))
-            files.sync_folder(os.path.dirname(path))
-        files.sync_folder(folder)
-        files.sync_folder(os.path.dirname(folder))
+                continue
     except OSError as error:
-        raise NotSaved(folder, error) from error
-    return folder
+        raise NotSaved(os.path.join(trash, id), error) from error
+    raise AssertionError("unreachable")

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import stat
 import sys
+from collections.abc import Iterator
 from io import FileIO
 
 from perdure.errors import NotSaved, Unreadable
@@ -26,18 +28,8 @@ def open_beneath(root: str, relative: str, flags: int) -> FileIO:
 
     A FileIO and not a number: wherever an interrupt strikes, dropping the object closes the file.
     """
-    folder, name = os.path.split(relative)
-    directory = _open_folder(root, folder)
-    try:
-        return FileIO(
-            name,
-            mode="r+" if flags & (os.O_RDWR | os.O_WRONLY) else "r",
-            opener=lambda path, _: os.open(
-                path, flags | _NOFOLLOW | _CLOEXEC | _BINARY, 0o600, dir_fd=directory
-            ),
-        )
-    finally:
-        os.close(directory)
+    with _folder_of(root, relative) as (folder, name):
+        return _open(folder, name, flags)
 
 
 def open_to_read(root: str, relative: str) -> FileIO:
@@ -52,15 +44,27 @@ def open_to_read(root: str, relative: str) -> FileIO:
     return file
 
 
-def _open_folder(root: str, relative: str) -> int:
-    directory = os.open(root, os.O_RDONLY | _DIRECTORY | _CLOEXEC)
-    for step in relative.split("/") if relative else ():
-        try:
-            below = os.open(step, os.O_RDONLY | _DIRECTORY | _NOFOLLOW | _CLOEXEC, dir_fd=directory)
-        finally:
-            os.close(directory)
-        directory = below
-    return directory
+@contextlib.contextmanager
+def _folder_of(root: str, relative: str) -> Iterator[tuple[int, str]]:
+    """The folder a file is in, opened step by step so that every name used in it stays below `root`."""
+    *steps, name = relative.split(os.sep)
+    folder = os.open(root, os.O_RDONLY | _DIRECTORY | _CLOEXEC)
+    try:
+        for step in steps:
+            below = os.open(step, os.O_RDONLY | _DIRECTORY | _NOFOLLOW | _CLOEXEC, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        yield folder, name
+    finally:
+        os.close(folder)
+
+
+def _open(folder: int, name: str, flags: int) -> FileIO:
+    return FileIO(
+        name,
+        mode="r+" if flags & (os.O_RDWR | os.O_WRONLY) else "r",
+        opener=lambda path, _: os.open(path, flags | _NOFOLLOW | _CLOEXEC | _BINARY, 0o600, dir_fd=folder),
+    )
 
 
 def make_folder(path: str) -> None:
@@ -80,66 +84,93 @@ def make_folder(path: str) -> None:
 
 def create(root: str, relative: str, data: bytes, *, sync: bool = True) -> None:
     """A new file with `data` in it, under its name only once it is whole. Never over an existing one."""
-    path = os.path.join(root, relative)
     try:
-        if data:
-            temporary = _write_beside(root, relative, data, sync=sync)
-            _rename_to_new(temporary, path)
-        else:
-            open_beneath(root, relative, os.O_RDWR | os.O_CREAT | os.O_EXCL).close()
-        if sync:
-            sync_folder(os.path.dirname(path))
+        with _folder_of(root, relative) as (folder, name):
+            if data:
+                temporary = _write_beside(folder, name, data, sync=sync)
+                try:
+                    _link(folder, temporary, name)
+                finally:
+                    os.unlink(temporary, dir_fd=folder)
+            else:
+                _open(folder, name, os.O_RDWR | os.O_CREAT | os.O_EXCL).close()
+            if sync:
+                _sync(folder)
     except OSError as error:
-        raise NotSaved(path, error) from error
+        raise NotSaved(os.path.join(root, relative), error) from error
 
 
 def replace(root: str, relative: str, data: bytes) -> None:
     """The file's old content or its new one, at any moment and after a power cut; nothing between."""
-    path = os.path.join(root, relative)
-    temporary = _write_beside(root, relative, data, sync=True)
     try:
-        os.replace(temporary, path)
-        sync_folder(os.path.dirname(path))
+        with _folder_of(root, relative) as (folder, name):
+            temporary = _write_beside(folder, name, data, sync=True)
+            try:
+                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except OSError:
+                os.unlink(temporary, dir_fd=folder)
+                raise
+            _sync(folder)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise NotSaved(path, error) from error
+        raise NotSaved(os.path.join(root, relative), error) from error
 
 
 def set_aside(root: str, relative: str, suffix: str) -> str:
     """A second name for a file about to be replaced: `<name>.<suffix>`, numbered if that is taken."""
-    path = os.path.join(root, relative)
-    number = 1
-    while True:
-        aside = f"{path}.{suffix}" if number == 1 else f"{path}.{suffix}.{number}"
+    for number in itertools.count(1):
+        aside = f"{relative}.{suffix}" if number == 1 else f"{relative}.{suffix}.{number}"
         try:
-            os.link(path, aside, follow_symlinks=False)
+            with _folder_of(root, relative) as (folder, name):
+                _link(folder, name, os.path.basename(aside))
+                _sync(folder)
             return aside
         except FileExistsError:
-            number += 1
+            continue
         except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise NotSaved(aside, error) from error
-            with open_to_read(root, relative) as file:
-                size = os.fstat(file.fileno()).st_size
-                create(root, os.path.relpath(aside, root), read_all(file.fileno(), size))
-            return aside
+            raise NotSaved(os.path.join(root, aside), error) from error
+    raise AssertionError("unreachable")
 
 
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-
-
-def _rename_to_new(temporary: str, path: str) -> None:
+def move(root: str, relative: str, new_root: str, new_relative: str) -> None:
+    """A file to another folder of the same file system; on disk when this returns."""
     try:
-        os.link(temporary, path, follow_symlinks=False)
+        with (
+            _folder_of(root, relative) as (old, name),
+            _folder_of(new_root, new_relative) as (new, new_name),
+        ):
+            os.rename(name, new_name, src_dir_fd=old, dst_dir_fd=new)
+            _sync(new)
+            _sync(old)
     except OSError as error:
-        if error.errno in _NO_LINKS and not os.path.lexists(path):
-            os.rename(temporary, path)
-            return
-        raise
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        raise NotSaved(os.path.join(root, relative), error) from error
+
+
+def _link(folder: int, name: str, new_name: str) -> None:
+    """A second name for a file, never one that is taken. Where the file system has no links, a copy."""
+    try:
+        os.link(name, new_name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        with (
+            _open(folder, name, os.O_RDONLY) as file,
+            _open(folder, new_name, os.O_RDWR | os.O_CREAT | os.O_EXCL) as copy,
+        ):
+            write_all(copy.fileno(), read_all(file.fileno(), os.fstat(file.fileno()).st_size))
+            sync_data(copy.fileno())
+
+
+def _write_beside(folder: int, name: str, data: bytes, *, sync: bool) -> str:
+    temporary = f"{name}.{os.urandom(4).hex()}.tmp"
+    with _open(folder, temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL) as file:
+        try:
+            write_all(file.fileno(), data)
+            if sync:
+                sync_data(file.fileno())
+        except BaseException:
+            os.unlink(temporary, dir_fd=folder)
+            raise
+    return temporary
 
 
 def read_all(descriptor: int, size: int) -> bytes:
@@ -150,23 +181,6 @@ def read_all(descriptor: int, size: int) -> bytes:
         at += len(piece)
         pieces.append(piece)
     return b"".join(pieces)
-
-
-def _write_beside(root: str, relative: str, data: bytes, *, sync: bool) -> str:
-    name = f"{relative}.{os.urandom(4).hex()}.tmp"
-    path = os.path.join(root, name)
-    try:
-        with open_beneath(root, name, os.O_RDWR | os.O_CREAT | os.O_EXCL) as file:
-            try:
-                write_all(file.fileno(), data)
-                if sync:
-                    sync_data(file.fileno())
-            except BaseException:
-                os.unlink(path)
-                raise
-    except OSError as error:
-        raise NotSaved(os.path.join(root, relative), error) from error
-    return path
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -190,8 +204,16 @@ def sync_folder(path: str) -> None:
     """Make a creation or a rename in this folder survive a power cut."""
     if os.name == "nt":
         return  # folders cannot be opened there
-    descriptor = os.open(path, os.O_RDONLY | _DIRECTORY | _CLOEXEC)
+    folder = os.open(path, os.O_RDONLY | _DIRECTORY | _CLOEXEC)
     try:
-        os.fsync(descriptor)
+        _sync(folder)
     finally:
-        os.close(descriptor)
+        os.close(folder)
+
+
+def _sync(folder: int) -> None:
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some file systems have nothing to sync here, and say so
+            raise

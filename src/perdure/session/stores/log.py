@@ -74,7 +74,9 @@ class AppendLog:
     def _check(self) -> None:
         if not self._lock.is_mine():
             raise Conflict(
-                self.path, "is not this process's to write: its lock was removed, or the process forked"
+                self.path,
+                "is not this process's to write: its lock was removed, or the process forked",
+                "close the session and open it again",
             )
         if self._file.closed:
             self._file = self._open()

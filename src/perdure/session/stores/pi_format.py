@@ -115,6 +115,11 @@ class Reader:
         self._plain = False
 
     @property
+    def sound(self) -> bool:
+        """Whether a header of today's version was read: each line then stands for itself."""
+        return self.headed and self.version >= VERSION
+
+    @property
     def last(self) -> str | None:
         """The id of the last entry, and so the parent of one that names none."""
         return self.entries[-1].id if self.entries else self.last_before

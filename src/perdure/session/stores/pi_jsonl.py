@@ -89,10 +89,7 @@ class PiStore:
             end = os.fstat(descriptor).st_size
             reader = self._reader(ref, descriptor, end)
             given = 0
-            if reader.version == pi_format.VERSION:
-                reader.count = (
-                    1  # never the first entry: a missing header is for a reading from the start to say
-                )
+            if reader.sound:
                 for offset, data in lines.backward(descriptor, end):
                     if data == b"":
                         continue
@@ -140,7 +137,7 @@ class PiStore:
 
     def delete(self, ref: Found) -> None:
         with self._lock(ref, 0):
-            trash.discard(self.home, ref.id, self.name, [ref.path])
+            trash.discard(self.home, ref.id, self.name, self.root, [self._relative(ref)])
 
     def holder(self, ref: Found) -> int | None:
         return holder(self.home, _lock_name(ref.id))
@@ -155,16 +152,23 @@ class PiStore:
         return relative
 
     def _reader(self, ref: Found, descriptor: int, end: int) -> pi_format.Reader:
-        """A reader that knows the file's header, if it has one."""
+        """A reader that has read the header, if that is the first line, as it is in every sound file."""
         reader = pi_format.Reader(ref.path, pi_format.header_from_name(os.path.basename(ref.path)))
         first, newline, _ = os.pread(descriptor, min(end, _HEADER_WITHIN), 0).partition(b"\n")
         if newline and b'"session"' in first:
             reader.take(first, 1)
-            reader.entries.clear()
+            if reader.entries:  # a record is glued to it
+                return pi_format.Reader(ref.path, reader.header)
             reader.problems.clear()
         return reader
 
     def _read(self, ref: Found, descriptor: int, after: Cursor, end: int | None = None) -> Page:
+        reader, cursor = self._scan(ref, descriptor, after, end)
+        return Page(reader.entries, cursor, reader.problems, reader.header)
+
+    def _scan(
+        self, ref: Found, descriptor: int, after: Cursor, end: int | None = None
+    ) -> tuple[pi_format.Reader, Cursor]:
         status = os.fstat(descriptor)
         end = status.st_size if end is None else end
         reader = self._reader(ref, descriptor, end)
@@ -175,11 +179,10 @@ class PiStore:
                 or _tail(descriptor, after.offset) != after.tail
             ):
                 raise Conflict(ref.path, "was replaced or rewritten since it was last read")
-            if (
-                reader.version < pi_format.VERSION
-            ):  # old records are named by their place: count from the start
-                page = self._read(ref, descriptor, START, end)
-                return page._replace(entries=page.entries[after.entries :])
+            if not reader.sound:  # what such a file says depends on its beginning
+                reader, cursor = self._scan(ref, descriptor, START, end)
+                del reader.entries[: after.entries]
+                return reader, cursor
             reader.count, reader.last_before = after.entries, after.last
         else:
             reader = pi_format.Reader(ref.path, pi_format.header_from_name(os.path.basename(ref.path)))
@@ -196,15 +199,9 @@ class PiStore:
         if forward.rest != b"" and reader.take_rest(forward.rest, number + 1):
             number += 1
             offset += len(forward.rest or b"")
-        cursor = Cursor(
-            offset,
-            number,
-            status.st_ino,
-            _tail(descriptor, offset),
-            reader.count + len(reader.entries),
-            reader.last,
-        )
-        return Page(reader.entries, cursor, reader.problems, reader.header)
+        tail = _tail(descriptor, offset)
+        entries = reader.count + len(reader.entries)
+        return reader, Cursor(offset, number, status.st_ino, tail, entries, reader.last)
 
 
 class PiWriter:
@@ -214,6 +211,7 @@ class PiWriter:
         self._lock = lock
         self._version = pi_format.VERSION
         self._checksums = False
+        self._needs_header = True
         self._log = AppendLog(store.root, store._relative(ref), lock, store._durability)
         self._look_at_header()
         if after is None:
@@ -246,16 +244,19 @@ class PiWriter:
             return self._cursor
         if self._version < pi_format.VERSION:
             self._upgrade()
-        empty = self._log.size == 0
-        checksum = empty or self._checksums
-        text = pi_format.file_text(path, self._first_line() if empty else None, entries, checksum=checksum)
+        first = self._first_line() if self._needs_header else None
+        checksum = self._checksums or first is not None
+        text = pi_format.file_text(path, first, entries, checksum=checksum)
+        torn = (
+            self._cursor.offset < self._log.size
+        )  # an unfinished line, which the append turns into a bad one
         self._log.append(text)
-        self._checksums = checksum
+        self._checksums, self._needs_header = checksum, False
         size = self._log.size
         at = self._cursor
         self._cursor = Cursor(
             size,
-            at.line if at.line == _UNCOUNTED else at.line + empty + len(entries),
+            at.line if at.line == _UNCOUNTED else at.line + torn + (first is not None) + len(entries),
             at.inode or os.fstat(self._log.fileno()).st_ino,
             text[-_FINGERPRINT:],
             at.entries + len(entries),
@@ -275,9 +276,14 @@ class PiWriter:
         self.release()
 
     def _look_at_header(self) -> None:
-        reader = self._store._reader(self._ref, self._log.fileno(), self._log.size)
+        descriptor, size = self._log.fileno(), self._log.size
+        reader = self._store._reader(self._ref, descriptor, size)
+        if not reader.sound:
+            reader, _ = self._store._scan(self._ref, descriptor, START, size)
         self._version = reader.version
         self._checksums = reader.checksums
+        # Also where the first append of all was torn: a fragment of a header is none.
+        self._needs_header = not reader.headed and not reader.entries
 
     def _first_line(self) -> bytes:
         name = pi_format.header_from_name(os.path.basename(self._ref.path))
