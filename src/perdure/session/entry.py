@@ -282,7 +282,7 @@ class Entry(
         message.setdefault("timestamp", int(moment.timestamp() * 1000))
         try:
             known = msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(message), AnyMessage))
-        except (msgspec.ValidationError, TypeError):
+        except (*_MISFIT, TypeError):
             known = {}  # a role or a shape of its own: kept as it is
         body = Unknown("message", {"message": {**known, **message}})
         return new(body, id=new_id(), timestamp=stamp(moment))
@@ -361,6 +361,7 @@ _ENVELOPE = _PLACE | {"type"}
 
 
 _REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_MISFIT = (msgspec.ValidationError, UnicodeEncodeError)  # the latter for names that hold lone surrogates
 
 
 class _RoleOnly(Struct):
@@ -455,7 +456,7 @@ def _decode_body(entry: Entry) -> Body:
     try:
         known = msgspec.convert(record, KnownBody)
         return known
-    except msgspec.ValidationError:
+    except _MISFIT:
         return _loose_message(record) or Unknown(entry.type, record)
 
 
@@ -469,7 +470,7 @@ def _loose_message(record: dict[str, Any]) -> Message | None:
         return None
     try:
         shell = msgspec.convert({**message, "content": []}, AnyMessage)
-    except msgspec.ValidationError:
+    except _MISFIT:
         return None
     return Message(msgspec.structs.replace(shell, content=[_loose_block(block) for block in blocks]))
 
@@ -477,5 +478,5 @@ def _loose_message(record: dict[str, Any]) -> Message | None:
 def _loose_block(block: Any) -> Any:
     try:
         return msgspec.convert(block, Block)
-    except msgspec.ValidationError:
+    except _MISFIT:
         return block

@@ -21,7 +21,7 @@ NOTE = "trash.json"
 
 def discard(home: str, id: str, program: str, root: str, names: Sequence[str]) -> str:
     """Move a session's files, named from `root`, into the trash. Returns the folder they are in now."""
-    folder = _new_folder(os.path.join(home, "trash"), id)
+    folder = _new_folder(home, id)
     note = {
         "program": program,
         "id": id,
@@ -29,30 +29,25 @@ def discard(home: str, id: str, program: str, root: str, names: Sequence[str]) -
         "paths": [os.path.join(root, name) for name in names],
     }
     try:
-        files.create(folder, NOTE, json.dumps(note, indent=2).encode())
+        files.create(home, os.path.join(folder, NOTE), json.dumps(note, indent=2).encode())
         for name in names:
-            files.move(root, name, folder, os.path.basename(name))
+            files.move(root, name, home, os.path.join(folder, os.path.basename(name)))
     except NotSaved:
-        if os.listdir(folder) == [
-            NOTE
-        ]:  # nothing was moved: it was not deleted, so the trash has no trace of it
-            os.unlink(os.path.join(folder, NOTE))
-            os.rmdir(folder)
+        path = os.path.join(home, folder)
+        if os.listdir(path) == [NOTE]:  # nothing was moved, so nothing was deleted: leave no trace of it
+            os.unlink(os.path.join(path, NOTE))
+            os.rmdir(path)
         raise
-    return folder
+    return os.path.join(home, folder)
 
 
-def _new_folder(trash: str, id: str) -> str:
+def _new_folder(home: str, id: str) -> str:
     try:
-        files.make_folder(trash)
-        for number in itertools.count(1):
-            folder = os.path.join(trash, id if number == 1 else f"{id}.{number}")
-            try:
-                os.mkdir(folder, 0o700)
-                files.sync_folder(trash)
-                return folder
-            except FileExistsError:
-                continue
+        files.make_folder(os.path.join(home, "trash"))
     except OSError as error:
-        raise NotSaved(os.path.join(trash, id), error) from error
+        raise NotSaved(os.path.join(home, "trash"), error) from error
+    for number in itertools.count(1):
+        folder = os.path.join("trash", id if number == 1 else f"{id}.{number}")
+        if files.new_folder(home, folder):
+            return folder
     raise AssertionError("unreachable")

@@ -81,6 +81,10 @@ class Page(NamedTuple):
     header: Header
 
 
+NOT_A_RECORD = "an entry's record must be one JSON object on one line"
+"""Why an append refuses an entry that no reading could give back."""
+
+
 class Writer(Protocol):
     """The one right to write to a session, for as long as it is held."""
 

@@ -82,6 +82,19 @@ def make_folder(path: str) -> None:
         sync_folder(os.path.dirname(folder))
 
 
+def new_folder(root: str, relative: str) -> bool:
+    """A folder that was not there before; False if it was."""
+    try:
+        with _folder_of(root, relative) as (folder, name):
+            os.mkdir(name, 0o700, dir_fd=folder)
+            _sync(folder)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise NotSaved(os.path.join(root, relative), error) from error
+    return True
+
+
 def create(root: str, relative: str, data: bytes, *, sync: bool = True) -> None:
     """A new file with `data` in it, under its name only once it is whole. Never over an existing one."""
     try:

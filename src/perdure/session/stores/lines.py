@@ -101,13 +101,15 @@ def number_at(descriptor: int, offset: int) -> int:
 # --- what can be saved of a line that is not one record -------------------------------------------
 
 _RECORD = re.compile(r'\{\s*"(?:type|id|parentId|timestamp)"\s*:')
+_END = re.compile(r"[\s\0]*(?:\{|\Z)")
 _MOST_TRIES = 64
 
 
 def salvage(line: bytes) -> list[bytes]:
     """The whole records inside a damaged line: between NULs, glued to each other, behind a torn one.
 
-    A record inside a record is not one: only what has the envelope of an entry, or is a header, counts.
+    A record inside a record is not one: only what has the envelope of an entry, or is a header, counts, and
+    only where the line ends behind it or another record begins.
     """
     text = line.decode("utf-8", "surrogateescape")
     decoder = json.JSONDecoder(parse_int=float)
@@ -122,7 +124,7 @@ def salvage(line: bytes) -> list[bytes]:
         except (ValueError, RecursionError):
             at = match.start() + 1
             continue
-        if _is_record(value):
+        if _is_record(value) and _END.match(text, end):
             found.append(text[match.start() : end].encode("utf-8", "surrogateescape"))
             at = end
         else:

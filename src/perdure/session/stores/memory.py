@@ -7,10 +7,10 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
-from perdure.errors import Conflict, Held, NotFound
+from perdure.errors import Conflict, Held, NotFound, NotSaved
 from perdure.session import ids
 from perdure.session.entry import Entry
-from perdure.session.stores import START, Cursor, Found, Header, Page, Problems
+from perdure.session.stores import NOT_A_RECORD, START, Cursor, Found, Header, Page, Problems
 
 
 class _Kept:
@@ -85,6 +85,8 @@ class MemoryWriter:
             raise Conflict(self._ref.id, "is not this writer's any more")
         if self._cursor.offset != len(self._kept.entries):
             raise Conflict(self._ref.id, "has entries this writer has not read")
+        if any(entry.line[:1] != b"{" or b"\n" in entry.line for entry in entries):
+            raise NotSaved(self._ref.id, NOT_A_RECORD)
         self._kept.entries.extend(entries)
         self._cursor = Cursor(len(self._kept.entries))
         return self._cursor

@@ -9,13 +9,13 @@ Lines without one are other programs', and fine. In files of others a `crc` mean
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
 
 from perdure.errors import NotSaved
 from perdure.session.entry import Entry, decode, dumps, loads, placed
-from perdure.session.stores import Header, Problem, lines
+from perdure.session.stores import NOT_A_RECORD, Header, Problem, lines
 
 VERSION = 3
 _WRITER = "perdure"
@@ -60,31 +60,32 @@ def header_line(header: Header) -> bytes:
     return _sealed(dumps({**record, "writer": _WRITER}))
 
 
-def file_text(path: str, header: bytes | None, entries: Iterable[Entry], *, checksum: bool) -> bytes:
-    """Whole lines, each with its newline, or an error before anything is written."""
-    texts = [] if header is None else [header]
-    texts.extend(entry_line(path, entry, checksum=checksum) for entry in entries)
-    texts.append(b"")
-    return b"\n".join(texts)
-
-
-def entry_line(path: str, entry: Entry, *, checksum: bool) -> bytes:
-    """The line for an entry, without its newline. What is written can be read again: that is checked here."""
-    text = entry.line
-    if not checksum:
-        text = entry.raw
-    elif entry.seal != _TRAILER:
-        text = _sealed(entry.raw)
-    if len(text) > lines.LONGEST:
-        size, most = len(text) >> 20, lines.LONGEST >> 20
+def file_text(path: str, header: bytes | None, entries: Sequence[Entry], *, checksum: bool) -> bytes:
+    """Whole lines, each with its newline. What cannot be read again is refused before anything is written."""
+    if checksum:
+        # A line that was read with its checksum is copied with it, so damage stays visible in a copy.
+        texts = [entry.line if entry.seal == _TRAILER else _sealed(entry.raw) for entry in entries]
+    else:
+        texts = [entry.raw for entry in entries]
+    longest = max(map(len, texts), default=0)
+    if longest > lines.LONGEST:
+        size, most = longest >> 20, lines.LONGEST >> 20
         raise NotSaved(path, f"an entry of {size} MB is longer than a line may be ({most} MB)")
-    if b"\n" in text or text[:1] != b"{" or text[-1:] != b"}":
-        raise NotSaved(path, "an entry's record must be one JSON object on one line")
-    return text
+    if header is not None:
+        texts.insert(0, header)
+    texts.append(b"")
+    whole = b"\n".join(texts)
+    if whole.count(b"\n") != len(texts) - 1 or not all(text[:1] == b"{" for text in texts[:-1]):
+        raise NotSaved(path, NOT_A_RECORD)
+    return whole
 
 
 def _sealed(raw: bytes) -> bytes:
     return raw[:-1] + _trailer(raw[:-1])
+
+
+def _has_checksum(text: bytes) -> bool:
+    return text[-_TRAILER:] == _trailer(text[:-_TRAILER])
 
 
 def _trailer(text: bytes) -> bytes:
@@ -124,13 +125,33 @@ class Reader:
         """The id of the last entry, and so the parent of one that names none."""
         return self.entries[-1].id if self.entries else self.last_before
 
+    def take_all(self, texts: Sequence[bytes | None], number: int) -> int:
+        """Several lines that follow line `number`; the number of the last of them.
+
+        Nearly every line of nearly every file is whole, ours and plain, so that case is a loop of its own.
+        """
+        add = self.entries.append
+        for text in texts:
+            number += 1
+            if text is not None and self._plain and self.checksums and _has_checksum(text):
+                try:
+                    entry = decode(text, _TRAILER)
+                except ValueError:
+                    pass
+                else:
+                    if entry.id and entry.type != "session":
+                        add(entry)
+                        continue
+            self.take(text, number)
+        return number
+
     def take(self, text: bytes | None, number: int) -> None:
         """One line, without its newline; None for one that is too long to be read."""
         if text is None:
             self._problem(number, f"longer than {lines.LONGEST >> 20} MB; left out")
             return
-        if text[-1:] != b"}":
-            text = text.strip()
+        if text[:1] != b"{" or text[-1:] != b"}":
+            text = text.strip(b" \t\r")
         if number == 1:
             text = text.removeprefix(b"\xef\xbb\xbf")
         try:
@@ -149,12 +170,12 @@ class Reader:
         No beginning of a JSON object is itself one, so a record that parses is complete: its writer only
         left out the newline. Anything else is still being written, or was torn.
         """
-        before = len(self.problems)
+        entries, problems = len(self.entries), len(self.problems)
         if text and text.strip()[-1:] == b"}":
             self.take(text, number)
-            if len(self.problems) == before or self.problems[-1].reason.endswith(_SALVAGED):
+            if len(self.entries) > entries or len(self.problems) == problems:
                 return True
-        del self.problems[before:]
+        del self.problems[problems:]
         size = "more than 64 MB" if text is None else f"{len(text)} bytes"
         self._problem(number, f"the last line is unfinished ({size}); left out")
         return False
@@ -197,11 +218,10 @@ class Reader:
 
     def _checked(self, text: bytes, number: int) -> Entry:
         """The entry of a line that may end with a checksum, which is reported if it is wrong."""
-        head, trailer = text[:-_TRAILER], text[-_TRAILER:]
-        expected = _trailer(head)
-        if trailer == expected:
+        if _has_checksum(text):
             return decode(text, _TRAILER)
         entry = decode(text)
+        trailer, expected = text[-_TRAILER:], _trailer(text[:-_TRAILER])
         whole = trailer.startswith(b',"crc":"') and trailer.endswith(b'"}')
         # One flipped bit may also have hit the checksum's own quotes or its name.
         if whole or sum(a != b for a, b in zip(trailer, expected, strict=False)) == 1:
@@ -218,7 +238,8 @@ class Reader:
         for piece in pieces:
             self._special(self._checked(piece, number) if self.checksums else decode(piece), number)
         if pieces:
-            self._problem(number, f"damaged; {len(pieces)} whole record{'s' * (len(pieces) > 1)} {_SALVAGED}")
+            several = "s" if len(pieces) > 1 else ""
+            self._problem(number, f"damaged; {len(pieces)} whole record{several} saved from it")
         else:
             self._problem(number, f"not a record ({str(error)[:80]}); left out")
 
@@ -243,9 +264,6 @@ class Reader:
             return entry
         kept = self.entries[index - 1].id if 1 <= index <= len(self.entries) else entry.id
         return decode(dumps({**record, "firstKeptEntryId": kept}))
-
-
-_SALVAGED = "saved from it"
 
 
 def _renamed_hook_message(entry: Entry) -> Entry:

@@ -190,11 +190,8 @@ class PiStore:
         if after.tail and not after.tail.endswith(b"\n"):
             number -= 1  # what follows is still that line's
         forward = lines.Forward(descriptor, after.offset, end)
-        take = reader.take
         for batch in forward:
-            for text in batch:
-                number += 1
-                take(text, number)
+            number = reader.take_all(batch, number)
         offset = forward.offset
         if forward.rest != b"" and reader.take_rest(forward.rest, number + 1):
             number += 1
