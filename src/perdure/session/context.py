@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
 from perdure.session.entry import (
     AnyMessage,
     Assistant,
@@ -32,6 +30,9 @@ from perdure.session.entry import (
     ToolCall,
     ToolResult,
     User,
+    decode,
+    dumps,
+    loads,
 )
 
 INTERRUPTED = "Interrupted: this tool call did not finish, and its result is not known."
@@ -85,10 +86,17 @@ def _edited(entries: Iterable[Entry], edits: Mapping[str, dict[str, Any] | None]
         body = entry.body
         if entry.id in edits:
             content = (edits[entry.id] or {}).get("content")
-            if content is None or not isinstance(body, Message):
+            if content is None:
                 continue
-            body = Message(msgspec.structs.replace(body.message, content=content))
+            body = _saying(entry, content)
         yield body
+
+
+def _saying(entry: Entry, content: Any) -> Body:
+    record = loads(entry.raw)
+    if isinstance(message := record.get("message"), dict):
+        return decode(dumps({**record, "message": {**message, "content": content}})).body
+    return decode(dumps({**record, "content": content})).body
 
 
 def _is_compaction(entry: Entry) -> bool:

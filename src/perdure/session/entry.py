@@ -129,7 +129,7 @@ class ThinkingLevelChange(Struct, frozen=True, tag="thinking_level_change", rena
 
 class Compaction(Struct, frozen=True, tag="compaction", rename="camel"):
     summary: str
-    first_kept_entry_id: str
+    first_kept_entry_id: str | UnsetType | None = UNSET
     tokens_before: float | int = 0
     details: Any = UNSET
     from_hook: bool | UnsetType = UNSET

@@ -42,6 +42,15 @@ def check(text: str) -> str:
     return text
 
 
+def file_name(id: str) -> str:
+    """A name for what belongs to a session, for any id a listing may show: people name files as they like."""
+    if _SESSION_ID.fullmatch(id):
+        return id
+    import hashlib
+
+    return f"x-{hashlib.sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
 def resolve(text: str, known: Iterable[str], what: str = "Session") -> str:
     """The one id of `known` that is `text` or begins with it."""
     ids = sorted(set(known))

@@ -147,7 +147,8 @@ class SessionManager:
         folded = tree.fold(page.entries)
         messages = [entry for entry in folded.entries if entry.type == "message"]
         said = [entry for entry in messages if entry.role in ("user", "assistant")]
-        title = tree.name(folded.entries) or next((entry.text for entry in said if entry.role == "user"), "")
+        prompts = (entry.text for entry in said if entry.role == "user")
+        title = tree.name(folded.entries) or next(filter(None, prompts), "")
         timestamp = said[-1].timestamp if said else ""
         problems = [str(problem) for problem in page.problems] + folded.notices
         active = self._store.holder(ref) is not None

@@ -33,8 +33,8 @@ class Session:
         self._ends = tree.ends(store.read_back(ref, self.problems))
 
     @classmethod
-    def create(cls, store: Store, *, cwd: str = "", clock: ids.Clock = ids.now) -> Self:
-        header = Header(ids.new_id(), ids.stamp(clock()), cwd)
+    def create(cls, store: Store, *, clock: ids.Clock = ids.now) -> Self:
+        header = Header(ids.new_id(), ids.stamp(clock()))
         return cls.open(store, store.create(header), clock=clock)
 
     @classmethod

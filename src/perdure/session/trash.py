@@ -33,10 +33,7 @@ def discard(home: str, id: str, program: str, root: str, names: Sequence[str]) -
         for name in names:
             files.move(root, name, home, os.path.join(folder, os.path.basename(name)))
     except NotSaved:
-        path = os.path.join(home, folder)
-        if os.listdir(path) == [NOTE]:  # nothing was moved, so nothing was deleted: leave no trace of it
-            os.unlink(os.path.join(path, NOTE))
-            os.rmdir(path)
+        files.remove_folder(home, folder, NOTE)  # what was not deleted leaves no trace; what was moved stays
         raise
     return os.path.join(home, folder)
 
@@ -46,8 +43,9 @@ def _new_folder(home: str, id: str) -> str:
         files.make_folder(os.path.join(home, "trash"))
     except OSError as error:
         raise NotSaved(os.path.join(home, "trash"), error) from error
+    name = ids.file_name(id)
     for number in itertools.count(1):
-        folder = os.path.join("trash", id if number == 1 else f"{id}.{number}")
+        folder = os.path.join("trash", name if number == 1 else f"{name}.{number}")
         if files.new_folder(home, folder):
             return folder
     raise AssertionError("unreachable")

@@ -1,9 +1,39 @@
 """For those who test programs built on Perdure, and stores written for it.
 
-`StoreContract` states what every store promises; a store's own test class inherits it.
-The builders make entries to save.
+`StoreContract` states what every store promises, `DurableStoreContract` what one promises that outlives
+the process; a store's own test class inherits one of them. They need pytest, so they are imported when
+they are first used. The builders make entries to save.
 """
 
 from perdure.testing.builders import assistant_entry, tool_call_entry, tool_result_entry, user_entry
 
-__all__ = ["assistant_entry", "tool_call_entry", "tool_result_entry", "user_entry"]
+__all__ = [
+    "DurableStoreContract",
+    "StoreContract",
+    "assistant_entry",
+    "tool_call_entry",
+    "tool_result_entry",
+    "user_entry",
+]
+
+_CONTRACTS = {
+    "DurableStoreContract": "perdure.testing.durable",
+    "StoreContract": "perdure.testing.contract",
+}
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from perdure.testing.contract import StoreContract
+    from perdure.testing.durable import DurableStoreContract
+
+
+def __getattr__(name: str) -> object:
+    if name not in _CONTRACTS:
+        raise AttributeError(f"module 'perdure.testing' has no attribute {name!r}")
+    import importlib
+
+    import pytest
+
+    # A failed clause then says what the two sides were, as in any test.
+    pytest.register_assert_rewrite(*_CONTRACTS.values())
+    return getattr(importlib.import_module(_CONTRACTS[name]), name)

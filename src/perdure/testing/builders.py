@@ -13,7 +13,7 @@ def user_entry(text: str) -> Entry:
 
 
 def assistant_entry(text: str, **fields: Any) -> Entry:
-    return Entry.message("assistant", [{"type": "text", "text": text}], **{**_MODEL, **fields})
+    return Entry.message("assistant", text, **{**_MODEL, **fields})
 
 
 def tool_call_entry(name: str, arguments: Mapping[str, Any], *, call_id: str = "call-1") -> Entry:
@@ -24,8 +24,7 @@ def tool_call_entry(name: str, arguments: Mapping[str, Any], *, call_id: str = "
 def tool_result_entry(
     text: str, *, call_id: str = "call-1", name: str = "bash", is_error: bool = False
 ) -> Entry:
-    block = {"type": "text", "text": text}
-    return Entry.message("toolResult", [block], toolCallId=call_id, toolName=name, isError=is_error)
+    return Entry.message("toolResult", text, toolCallId=call_id, toolName=name, isError=is_error)
 
 
 _MODEL = {"api": "scripted", "provider": "scripted", "model": "scripted"}

@@ -48,6 +48,8 @@ def open_to_read(root: str, relative: str) -> FileIO:
 def _folder_of(root: str, relative: str) -> Iterator[tuple[int, str]]:
     """The folder a file is in, opened step by step so that every name used in it stays below `root`."""
     *steps, name = relative.split(os.sep)
+    if {"", os.curdir, os.pardir} & set(steps):
+        raise OSError(errno.EINVAL, "it does not lie in the store", relative)
     folder = os.open(root, os.O_RDONLY | _DIRECTORY | _CLOEXEC)
     try:
         for step in steps:
@@ -93,6 +95,16 @@ def new_folder(root: str, relative: str) -> bool:
     except OSError as error:
         raise NotSaved(os.path.join(root, relative), error) from error
     return True
+
+
+def remove_folder(root: str, relative: str, *names: str) -> None:
+    """Take back a folder made by `new_folder` and these files in it. One that holds anything else stays."""
+    with contextlib.suppress(OSError), _folder_of(root, os.path.join(relative, "")) as (folder, _):
+        if sorted(os.listdir(folder)) == sorted(names):
+            for name in names:
+                os.unlink(name, dir_fd=folder)
+            with _folder_of(root, relative) as (parent, own_name):
+                os.rmdir(own_name, dir_fd=parent)
 
 
 def create(root: str, relative: str, data: bytes, *, sync: bool = True) -> None:

@@ -74,9 +74,10 @@ def backward(descriptor: int, end: int) -> Iterator[Line]:
             length += len(chunk)
             pieces = [*pieces, chunk] if length <= LONGEST else []
             continue
-        offset = at + size - len(others[-1])
-        length += len(others[-1])
-        yield Line(offset, b"".join([others.pop(), *reversed(pieces)]) if length <= LONGEST else None)
+        start = others.pop()
+        offset = at + size - len(start)
+        length += len(start)
+        yield Line(offset, b"".join([start, *reversed(pieces)]) if length <= LONGEST else None)
         while others:
             offset -= len(others[-1]) + 1
             yield Line(offset, others.pop())

@@ -35,7 +35,7 @@ class AppendLog:
         return self._file.fileno()
 
     def append(self, data: bytes) -> None:
-        self._check()
+        self.check()
         seal = b"" if self.size == 0 or os.pread(self.fileno(), 1, self.size - 1) == b"\n" else b"\n"
         self._attempt = seal + data
         try:
@@ -71,7 +71,8 @@ class AppendLog:
         except OSError as error:
             raise NotSaved(self.path, error) from error
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise unless the file is the one this log knows, as it left it."""
         if not self._lock.is_mine():
             raise Conflict(
                 self.path,

@@ -27,7 +27,7 @@ _NAME = re.compile(r"(\d{4}-\d\d-\d\dT)(\d\d)-(\d\d)-(\d\d)-(\d{3}Z)_(.+)")
 
 
 def file_name(header: Header) -> str:
-    return f"{re.sub('[:.]', '-', header.timestamp)}_{header.id}.jsonl"
+    return f"{re.sub('[^0-9TZ]', '-', header.timestamp)}_{header.id}.jsonl"
 
 
 def folder_name(cwd: str) -> str:
@@ -105,6 +105,7 @@ class Reader:
         self.checksums = False
         self.headed = False
         """Whether a header line was read, and not only a file name."""
+        self.header_raw = b"{}"
         self.entries: list[Entry] = []
         self.problems: list[Problem] = []
         self.count = 0
@@ -201,6 +202,7 @@ class Reader:
                 self._problem(number, f"a second header, of session {str(record.get('id'))[:60]}; ignored")
             return
         self.headed = True
+        self.header_raw = entry.raw
         fields = {key: value for key, value in record.items() if isinstance(value, str)}
         self.header = Header(
             fields.get("id", self.header.id),

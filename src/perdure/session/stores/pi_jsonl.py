@@ -9,7 +9,6 @@ append, and then the original stays beside it.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -57,7 +56,7 @@ class PiStore:
     @property
     def cwd(self) -> str:
         try:
-            return self._cwd or os.getcwd()
+            return os.path.abspath(self._cwd or "")
         except OSError:
             return ""  # the directory this process was started in is gone
 
@@ -107,8 +106,9 @@ class PiStore:
                 else:
                     return
             page = self._read(ref, descriptor, START, end)
-            if problems is not None and not given:
-                problems.extend(page.problems)
+            if problems is not None:
+                told = set(problems)
+                problems.extend(each for each in page.problems if each not in told)
             yield from islice(reversed(page.entries), given, None)
 
     def writer(self, ref: Found, wait: float = 10.0, after: Cursor | None = START) -> PiWriter:
@@ -146,10 +146,15 @@ class PiStore:
         return Lock(self.home, _lock_name(ref.id), ref.id, wait)
 
     def _relative(self, ref: Found) -> str:
+        """The session's file as named from the root. Whatever a caller calls a session, it is in there."""
         relative = os.path.relpath(ref.path, self.root)
-        if relative.split(os.sep)[0] == os.pardir or relative.count(os.sep) > 1:
-            raise InvalidId(ref.path, f"that of a session in {self.root}")
-        return relative
+        try:
+            inside = relative.split(os.sep)[0] != os.pardir and relative.count(os.sep) <= 1
+            if inside and b"\0" not in os.fsencode(relative):
+                return relative
+        except UnicodeEncodeError:
+            pass
+        raise InvalidId(ref.path, f"that of a session in {self.root}")
 
     def _reader(self, ref: Found, descriptor: int, end: int) -> pi_format.Reader:
         """A reader that has read the header, if that is the first line, as it is in every sound file."""
@@ -290,10 +295,10 @@ class PiWriter:
     def _upgrade(self) -> None:
         """Replace a file of an old version by the same session in today's. The original stays beside it."""
         store, relative = self._store, self._store._relative(self._ref)
-        page = store._read(self._ref, self._log.fileno(), START)
-        first = os.pread(self._log.fileno(), _HEADER_WITHIN, 0).partition(b"\n")[0]
-        header = dumps({**loads(first), "version": pi_format.VERSION})
-        text = pi_format.file_text(self._ref.path, header, page.entries, checksum=False)
+        reader, _ = store._scan(self._ref, self._log.fileno(), START)
+        header = dumps({**loads(reader.header_raw), "version": pi_format.VERSION})
+        text = pi_format.file_text(self._ref.path, header, reader.entries, checksum=False)
+        self._log.check()  # what is replaced is what was read
         files.set_aside(store.root, relative, f"v{self._version}")
         files.replace(store.root, relative, text)
         self.catch_up()
@@ -309,11 +314,7 @@ def _tail(descriptor: int, offset: int) -> bytes:
 
 
 def _lock_name(id: str) -> str:
-    """A file name for any id a listing may show, whatever somebody called a file."""
-    try:
-        return f"locks/{ids.check(id)}.lock"
-    except InvalidId:
-        return f"locks/x-{hashlib.sha256(os.fsencode(id)).hexdigest()[:32]}.lock"
+    return os.path.join("locks", f"{ids.file_name(id)}.lock")
 
 
 def _found(item: os.DirEntry[str]) -> Found:
@@ -327,5 +328,8 @@ def _found(item: os.DirEntry[str]) -> Found:
 
 
 def _stat(id: str, path: str) -> Found:
-    status = os.stat(path, follow_symlinks=False)
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return Found(id, path)  # gone again already
     return Found(id, path, status.st_ino, status.st_size, status.st_mtime_ns)
