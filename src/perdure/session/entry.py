@@ -129,8 +129,9 @@ class ThinkingLevelChange(Struct, frozen=True, tag="thinking_level_change", rena
 
 class Compaction(Struct, frozen=True, tag="compaction", rename="camel"):
     summary: str
-    first_kept_entry_id: str | UnsetType | None = UNSET
-    tokens_before: float | int = 0
+    first_kept_entry_id: Any = UNSET
+    """An entry's id. Anything else keeps nothing; a compaction is one all the same."""
+    tokens_before: Any = 0
     details: Any = UNSET
     from_hook: bool | UnsetType = UNSET
     usage: Any = UNSET
