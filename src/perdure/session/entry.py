@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -24,23 +24,23 @@ from perdure.session.ids import new_id, now, stamp
 # Field by field what pi writes. Optional fields are UNSET when absent, so they are left out again.
 
 
-class Text(Struct, frozen=True, tag="text", rename="camel"):
+class Text(Struct, frozen=True, gc=False, tag="text", rename="camel"):
     text: str
     text_signature: str | UnsetType = UNSET
 
 
-class Thinking(Struct, frozen=True, tag="thinking", rename="camel"):
+class Thinking(Struct, frozen=True, gc=False, tag="thinking", rename="camel"):
     thinking: str
     thinking_signature: str | UnsetType = UNSET
     redacted: bool | UnsetType = UNSET
 
 
-class Image(Struct, frozen=True, tag="image", rename="camel"):
+class Image(Struct, frozen=True, gc=False, tag="image", rename="camel"):
     data: str
     mime_type: str
 
 
-class ToolCall(Struct, frozen=True, tag="toolCall", rename="camel"):
+class ToolCall(Struct, frozen=True, gc=False, tag="toolCall", rename="camel"):
     id: str
     name: str
     arguments: Any
@@ -51,12 +51,12 @@ Block = Text | Thinking | Image | ToolCall
 Content = str | list[Block]
 
 
-class User(Struct, frozen=True, tag="user", tag_field="role"):
+class User(Struct, frozen=True, gc=False, tag="user", tag_field="role"):
     content: Content
     timestamp: float | int = 0
 
 
-class Assistant(Struct, frozen=True, tag="assistant", tag_field="role", rename="camel"):
+class Assistant(Struct, frozen=True, gc=False, tag="assistant", tag_field="role", rename="camel"):
     content: Content
     api: str = ""
     provider: str = ""
@@ -76,7 +76,7 @@ class Assistant(Struct, frozen=True, tag="assistant", tag_field="role", rename="
     timestamp: float | int = 0
 
 
-class ToolResult(Struct, frozen=True, tag="toolResult", tag_field="role", rename="camel"):
+class ToolResult(Struct, frozen=True, gc=False, tag="toolResult", tag_field="role", rename="camel"):
     tool_call_id: str
     tool_name: str
     content: Content
@@ -85,7 +85,7 @@ class ToolResult(Struct, frozen=True, tag="toolResult", tag_field="role", rename
     timestamp: float | int = 0
 
 
-class BashExecution(Struct, frozen=True, tag="bashExecution", tag_field="role", rename="camel"):
+class BashExecution(Struct, frozen=True, gc=False, tag="bashExecution", tag_field="role", rename="camel"):
     command: str
     output: str
     exit_code: int | UnsetType | None = UNSET
@@ -96,7 +96,7 @@ class BashExecution(Struct, frozen=True, tag="bashExecution", tag_field="role", 
     timestamp: float | int = 0
 
 
-class CustomRole(Struct, frozen=True, tag="custom", tag_field="role", rename="camel"):
+class CustomRole(Struct, frozen=True, gc=False, tag="custom", tag_field="role", rename="camel"):
     custom_type: str
     content: Content
     display: bool = True
@@ -104,7 +104,7 @@ class CustomRole(Struct, frozen=True, tag="custom", tag_field="role", rename="ca
     timestamp: float | int = 0
 
 
-class System(Struct, frozen=True, tag="system", tag_field="role"):
+class System(Struct, frozen=True, gc=False, tag="system", tag_field="role"):
     """The prompt a program had at the time. A record of it, never sent again: prompts are built anew."""
 
     content: Content = ""
@@ -114,7 +114,7 @@ class System(Struct, frozen=True, tag="system", tag_field="role"):
 AnyMessage = User | Assistant | ToolResult | BashExecution | CustomRole | System
 
 
-class Message(Struct, frozen=True, tag="message"):
+class Message(Struct, frozen=True, gc=False, tag="message"):
     message: AnyMessage
 
 
@@ -294,13 +294,26 @@ def new(body: Body, *, id: str = "", parent_id: str | None = None, timestamp: st
     if isinstance(body, Unknown):
         kind = body.type
         record = dumps({"type": kind, **{k: v for k, v in body.fields.items() if k not in _ENVELOPE}})
+        start = len(b'{"type":') + len(dumps(kind))
     else:
-        kind = str(body.__struct_config__.tag)
+        kind, start = _KINDS[type(body)]
         record = dumps(body)
-    place = dumps({"id": id, "parentId": parent_id, "timestamp": timestamp})
     # The members of a record in pi's order: its type, its place, and then what it says.
-    start = len(b'{"type":') + len(dumps(kind))
+    place = dumps(_Place(id, parent_id, timestamp))
     return Entry(kind, id, parent_id, timestamp, b"%b,%b%b" % (record[:start], place[1:-1], record[start:]))
+
+
+class _Place(Struct, gc=False, rename={"parent_id": "parentId"}):
+    id: str
+    parent_id: str | None
+    timestamp: str
+
+
+_KINDS = {
+    kind: (str(kind.__struct_config__.tag), len(f'{{"type":"{kind.__struct_config__.tag}"'))
+    for kind in get_args(KnownBody)
+}
+"""For every known body the name of its kind, and where its record's first member ends."""
 
 
 def decode(line: bytes, seal: int = 0) -> Entry:
@@ -373,6 +386,7 @@ class _MessageRole(Struct):
     message: _RoleOnly
 
 
+_encode = msgspec.json.Encoder().encode
 _set = msgspec.structs.force_setattr
 _envelope_decoder = msgspec.json.Decoder(Entry)
 _role_decoder = msgspec.json.Decoder(_MessageRole)
@@ -383,7 +397,7 @@ _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def dumps(value: Any) -> bytes:
     """Compact JSON in UTF-8. A lone surrogate is written as its escape, NaN and infinities as null."""
     try:
-        return msgspec.json.encode(value)
+        return _encode(value)
     except UnicodeEncodeError:
         text = json.dumps(msgspec.to_builtins(value))
         finite = json.loads(text, parse_constant=lambda _: None)

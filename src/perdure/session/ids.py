@@ -26,13 +26,19 @@ def now() -> datetime:
 
 def stamp(moment: datetime) -> str:
     """ISO 8601 in UTC with milliseconds, the form every entry carries: 2026-01-31T09:05:00.123Z."""
-    text = moment.astimezone(UTC).isoformat(timespec="milliseconds")
+    text = (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat(timespec="milliseconds")
     return text[:-6] + "Z"
 
 
 def new_id() -> str:
     """12 hex digits, for a session and for an entry."""
     return os.urandom(6).hex()
+
+
+def new_ids(count: int) -> list[str]:
+    """Several at the price of one."""
+    digits = os.urandom(6 * count).hex()
+    return [digits[at : at + 12] for at in range(0, len(digits), 12)]
 
 
 def check(text: str) -> str:

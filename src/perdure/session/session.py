@@ -28,6 +28,7 @@ class Session:
         self._writer = writer
         self._clock = clock
         self._tree: tree.Tree | None = None
+        self._ids: set[str] = set()  # of the tree's entries
         self.problems: list[Problem] = []
         """What was found damaged so far, in what was read so far."""
         self._ends = tree.ends(store.read_back(ref, self.problems))
@@ -98,12 +99,13 @@ class Session:
         moment = ids.stamp(self._clock())
         made: list[Entry] = []
         parent = self._ends.tip
-        for body in bodies:
-            made.append(new(body, id=ids.new_id(), parent_id=parent, timestamp=moment))
-            parent = made[-1].id
+        for body, id in zip(bodies, ids.new_ids(len(bodies)), strict=True):
+            made.append(new(body, id=id, parent_id=parent, timestamp=moment))
+            parent = id
         self._writer.append(made)
         if self._tree is not None:
             self._tree.entries.extend(made)
+            self._ids.update(entry.id for entry in made)
         self._ends = tree.advanced(self._ends, made)
         return made
 
@@ -159,11 +161,13 @@ class Session:
         if self._tree is None:
             page = self.store.read(self.ref)
             self._tree = tree.fold(page.entries)
+            self._ids = {entry.id for entry in self._tree.entries}
             self.problems = page.problems
         return self._tree
 
     def _known(self, entry_id: str) -> str:
-        return ids.resolve(entry_id, (entry.id for entry in self.entries), "Entry")
+        self._folded()
+        return entry_id if entry_id in self._ids else ids.resolve(entry_id, self._ids, "Entry")
 
     def _messages_back(self) -> Iterator[Entry]:
         given = 0

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 LONGEST = 64 * 2**20
 _CHUNK = 2**20
-_FIRST_BLOCK_BACK = 2**16
+_FIRST_BLOCK_BACK = 2**13
 
 
 class Line(NamedTuple):

@@ -32,6 +32,8 @@ class Lock:
             try:
                 files.make_folder(os.path.dirname(self.path))
                 self._file = files.open_beneath(root, relative, os.O_RDWR | os.O_CREAT)
+                own = os.fstat(self._file.fileno())
+                self._identity = own.st_ino, own.st_dev  # which never changes while the file is open
                 if _try(self._file) and self.is_mine():
                     break
             except OSError as error:
@@ -47,8 +49,9 @@ class Lock:
         _, before = _holder(self._file)
         self.generation = before + 1
         try:
-            os.ftruncate(self._file.fileno(), 0)
-            os.pwrite(self._file.fileno(), b"%d %d\n" % (self._pid, self.generation), 0)
+            # Always of one length, so that nothing need be cut off: a file that was cut to nothing and then
+            # written is flushed to disk by ext4 when it is closed, at the price of a sync.
+            os.pwrite(self._file.fileno(), b"%-10d %-20d\n" % (self._pid, self.generation), 0)
         except OSError:
             pass  # who holds it is a courtesy; that it is held is the kernel's word
         _held.add(self)
@@ -58,7 +61,8 @@ class Lock:
         if self._file.closed:
             return False
         try:
-            return os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path, follow_symlinks=False))
+            there = os.lstat(self.path)
+            return (there.st_ino, there.st_dev) == self._identity
         except OSError:
             return False
 

@@ -36,12 +36,13 @@ class AppendLog:
 
     def append(self, data: bytes) -> None:
         self.check()
-        seal = b"" if self.size == 0 or os.pread(self.fileno(), 1, self.size - 1) == b"\n" else b"\n"
-        self._attempt = seal + data
+        descriptor = self.fileno()
+        whole = self.size == 0 or os.pread(descriptor, 1, self.size - 1) == b"\n"
+        self._attempt = data if whole else b"\n" + data
         try:
-            files.write_all(self.fileno(), self._attempt)
+            files.write_all(descriptor, self._attempt)
             if self._durable:
-                files.sync_data(self.fileno())
+                files.sync_data(descriptor)
         except OSError as error:
             self._undo()
             # After a failed sync the kernel may call the next one good: only a new descriptor is trusted.
@@ -52,7 +53,7 @@ class AppendLog:
 
     def grown(self) -> bool:
         """Take the file as it is now, replaced or not. True if others have written since."""
-        if self._file.closed or not self._is_at_path(os.fstat(self.fileno())):
+        if self._file.closed or self._size_at_path() is None:
             self._file.close()
             self._file = self._open()
         self._settle()
@@ -67,7 +68,10 @@ class AppendLog:
 
     def _open(self) -> FileIO:
         try:
-            return files.open_beneath(self._root, self._relative, os.O_RDWR | os.O_APPEND)
+            file = files.open_beneath(self._root, self._relative, os.O_RDWR | os.O_APPEND)
+            own = os.fstat(file.fileno())
+            self._identity = own.st_ino, own.st_dev  # which never changes while the file is open
+            return file
         except OSError as error:
             raise NotSaved(self.path, error) from error
 
@@ -82,10 +86,10 @@ class AppendLog:
         if self._file.closed:
             self._file = self._open()
         self._settle()
-        here = os.fstat(self.fileno())
-        if not self._is_at_path(here):
+        size = self._size_at_path()
+        if size is None:
             raise Conflict(self.path, self._rescue())
-        if here.st_size != self.size:
+        if size != self.size:
             raise Conflict(self.path, "was changed by another program")
 
     def _settle(self) -> None:
@@ -112,11 +116,15 @@ class AppendLog:
             and os.pread(self.fileno(), extra, self.size) == self._attempt[:extra]
         )
 
-    def _is_at_path(self, here: os.stat_result) -> bool:
+    def _size_at_path(self) -> int | None:
+        """The file's size, if its name still leads to it."""
         try:
-            return os.path.samestat(here, os.stat(self.path, follow_symlinks=False))
-        except OSError:
-            return False
+            there = os.lstat(self.path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise NotSaved(self.path, error) from error
+        return there.st_size if (there.st_ino, there.st_dev) == self._identity else None
 
     def _rescue(self) -> str:
         """The file's name leads elsewhere now; its bytes are still ours to read. Keep them, and say how."""

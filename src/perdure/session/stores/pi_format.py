@@ -81,7 +81,8 @@ def file_text(path: str, header: bytes | None, entries: Sequence[Entry], *, chec
 
 
 def _sealed(raw: bytes) -> bytes:
-    return raw[:-1] + _trailer(raw[:-1])
+    head = raw[:-1]
+    return b'%b,"crc":"%08x"}' % (head, crc32(head))
 
 
 def _has_checksum(text: bytes) -> bool:

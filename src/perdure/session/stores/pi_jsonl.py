@@ -184,6 +184,10 @@ class PiStore:
                 or _tail(descriptor, after.offset) != after.tail
             ):
                 raise Conflict(ref.path, "was replaced or rewritten since it was last read")
+            if after.offset == end:
+                return reader, after
+            if after.line == _UNCOUNTED:  # from a writer that began at the end
+                _, after = self._scan(ref, descriptor, START, after.offset)
             if not reader.sound:  # what such a file says depends on its beginning
                 reader, cursor = self._scan(ref, descriptor, START, end)
                 del reader.entries[: after.entries]
@@ -229,8 +233,6 @@ class PiWriter:
         descriptor = self._log.fileno()
         end = self._log.size
         try:
-            if self._cursor.line == _UNCOUNTED and end != self._seen:
-                self._cursor = self._store._read(self._ref, descriptor, START, self._cursor.offset).cursor
             page = self._store._read(self._ref, descriptor, self._cursor, end)
         except Conflict:
             page = self._store._read(self._ref, descriptor, START, end)

@@ -1,0 +1,248 @@
+"""The rows: what is done, the physical limit on the same work, how we do it, and what we allow ourselves.
+
+A row makes its contenders; what they hold open is closed by the stack. A peer is one more contender in a
+row's list, against the same limit.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from bench.measure import Clock, Contender
+from bench.sessions import TURN, Ground, entries, turns
+from perdure.session.entry import AnyMessage, Body, Entry, loads
+from perdure.session.session import Session
+from perdure.session.stores import Found, files
+from perdure.session.stores.pi_format import file_text
+
+
+class Scale(NamedTuple):
+    """How much is measured: to be published, for a look, or to see that it runs at all."""
+
+    rounds: int
+    """Of the short rows; the long ones take a share of it."""
+    calls: int = 10
+    """In a block of a short row."""
+    divisor: int = 1
+
+    def of(self, size: int) -> int:
+        return max(2, size // self.divisor)
+
+
+SCALES = {"full": Scale(200), "quick": Scale(60), "smoke": Scale(2, 2, 1000)}
+
+
+class Row(NamedTuple):
+    name: str
+    title: str
+    contenders: Callable[[Ground, Scale, ExitStack], list[Contender]]
+    share: float = 1.0
+    """Of the scale's rounds."""
+    clock: Clock = time.perf_counter
+
+
+def durable_append(ground: Ground, scale: Scale, stack: ExitStack) -> list[Contender]:
+    text, turn = _turn_text(), turns()[0]
+    raw = _raw_file(ground, stack, "p1")
+    session = stack.enter_context(Session.create(ground.store("power")))
+
+    def limit() -> None:
+        os.write(raw, text)
+        files.sync_data(raw)
+
+    name = "write + fdatasync"  # which drifts within seconds: many rounds, of few calls each
+    return [
+        Contender(name, limit, calls=3),
+        Contender("Session.append", lambda: session.append(*turn), name, 1.10, calls=3),
+    ]
+
+
+def append_cpu(ground: Ground, scale: Scale, stack: ExitStack) -> list[Contender]:
+    encoder, encode = _fastest_encoder()
+    records, turn = [loads(entry.raw) for entry in entries(TURN)], turns()[0]
+    raw = _raw_file(ground, stack, "p2")
+    session = stack.enter_context(Session.create(ground.store("process")))
+    name, calls = f"{encoder} encode + write", scale.calls * 5
+    return [
+        Contender(name, lambda: os.write(raw, b"\n".join([*map(encode, records), b""])), calls=calls),
+        Contender("Session.append", lambda: session.append(*turn), name, 5, calls),
+    ]
+
+
+def growth(ground: Ground, scale: Scale, stack: ExitStack) -> list[Contender]:
+    text, turn, store = _turn_text(), turns()[0], ground.store("process")
+
+    def pair(turns: int, against: tuple[str | None, str], at_most: float | None) -> list[Contender]:
+        ref = ground.own_session(turns * TURN)
+        raw = _raw_file(ground, stack, f"p3-{turns}", ref.size)
+        session = Session.open(store, ref)
+        stack.callback(lambda: session.close())
+
+        def restore() -> None:
+            """Each block starts with the same size again: what is appended must not add up."""
+            nonlocal session
+            session.close()
+            os.truncate(ref.path, ref.size)
+            session = Session.open(store, ref)
+
+        ours = partial(Contender, before=restore, calls=scale.calls * 2)
+        return [
+            Contender(
+                f"write, {turns:,} turns", lambda: os.write(raw, text), against[0], calls=scale.calls * 2
+            ),
+            ours(f"Session.append, {turns:,} turns", lambda: session.append(*turn), against[1], at_most),
+        ]
+
+    first = pair(scale.of(100), (None, f"write, {scale.of(100):,} turns"), None)
+    return [*first, *pair(scale.of(10_000), (first[0].name, first[1].name), 1.1)]
+
+
+def load(ground: Ground, scale: Scale, stack: ExitStack) -> list[Contender]:
+    store, ref = ground.store("process"), ground.session(scale.of(100_000))
+    decode = msgspec.json.Decoder(_Record).decode
+
+    def limit() -> list[_Record]:
+        gc.disable()
+        try:
+            return [decode(line) for batch in _lines(ref.path) for line in batch]
+        finally:
+            gc.enable()
+
+    def eager() -> tuple[list[Entry], list[Body]]:
+        entries = store.read(ref).entries
+        return entries, [entry.body for entry in entries]
+
+    name = "lines + msgspec typed decode"
+    return [
+        Contender(name, limit),
+        Contender("store.read, bodies on demand", lambda: store.read(ref), name, 0.55),
+        Contender("store.read and every body", eager, name, 1.0),
+    ]
+
+
+def open_at_prompt(ground: Ground, scale: Scale, stack: ExitStack) -> list[Contender]:
+    store, shown = ground.store("power"), scale.of(100)
+    decode = msgspec.json.Decoder(_Envelope).decode
+
+    def contenders(ref: Found, messages: int) -> list[Contender]:
+        def limit() -> list[_Envelope]:
+            with open(ref.path, "rb", buffering=0) as file:
+                return [decode(line) for line in _last_lines(file.fileno(), shown)]
+
+        def ours() -> Session:
+            session = Session.open(store, ref)
+            session.tail(shown)
+            return session
+
+        name = f"last {shown} lines of {messages:,}"
+        return [
+            Contender(name, limit, calls=scale.calls),
+            Contender(
+                f"Session.open + tail of {messages:,}", ours, name, 2.0, scale.calls, after=Session.close
+            ),
+        ]
+
+    sizes = [scale.of(messages) for messages in (1_000, 10_000, 100_000)]
+    return [each for size in sizes for each in contenders(ground.session(size), size)]
+
+
+def fork(ground: Ground, scale: Scale, stack: ExitStack) -> list[Contender]:
+    size, store, message = scale.of(10_000), ground.store("power"), turns()[0][0]
+    ref = ground.session(size)
+    fresh, loaded = partial(Session.view, store, ref), Session.view(store, ref)
+    plain, branched = (stack.enter_context(Session.open(store, ground.own_session(size))) for _ in range(2))
+    for each in (loaded, plain, branched):
+        each.path()  # which reads everything
+    half_way = branched.entries[size // 2].id
+
+    def limit() -> str:
+        with open(shutil.copyfile(ref.path, f"{ref.path}.copy"), "r+b") as copy:
+            files.sync_data(copy.fileno())
+        return copy.name
+
+    def branch() -> None:
+        branched.move(half_way)
+        branched.append(message)
+
+    def remove(forked: Found) -> None:
+        os.unlink(forked.path)
+
+    copying, appending = "copy + fdatasync", "Session.append, one message"
+    return [
+        Contender(copying, limit, after=os.unlink),
+        Contender("Session.fork, nothing read yet", lambda: fresh().fork(), copying, 1.5, after=remove),
+        Contender("Session.fork, all read", lambda: loaded.fork(), copying, 1.5, after=remove),
+        Contender(appending, lambda: plain.append(message), calls=scale.calls),
+        Contender("Session.move + append", branch, appending, 1.1, scale.calls),
+    ]
+
+
+ROWS = {
+    row.name: row
+    for row in (
+        Row("P1", "durable append of one turn: 4 messages, 4.6 KB", durable_append, 3.0),
+        Row("P2", "CPU of that append, without the sync", append_cpu, clock=time.process_time),
+        Row("P3", "that append, without the sync, as the session grows", growth, 0.5),
+        Row("P4", "load 100,000 messages (116 MB) into typed objects", load, 0.1),
+        Row("P5", "open at the prompt, the last 100 messages shown", open_at_prompt, 0.5),
+        Row("P11", "fork 10,000 messages into a new file; branch in the file", fork, 0.3),
+    )
+}
+
+
+class _Envelope(msgspec.Struct, rename={"parent_id": "parentId"}):
+    type: str
+    id: str
+    parent_id: str | None
+    timestamp: str
+
+
+class _Record(_Envelope):
+    message: AnyMessage
+
+
+def _turn_text() -> bytes:
+    return file_text("", None, list(entries(TURN)), checksum=True)
+
+
+def _raw_file(ground: Ground, stack: ExitStack, name: str, size: int = 0) -> int:
+    descriptor = ground.raw_file(name, size)
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _fastest_encoder() -> tuple[str, Callable[[Any], bytes]]:
+    try:
+        return "orjson", importlib.import_module("orjson").dumps
+    except ImportError:
+        return "msgspec", msgspec.json.Encoder().encode
+
+
+def _lines(path: str) -> Iterator[list[bytes]]:
+    """Without the header. By the megabyte: the whole file at once is slower, for all its new memory."""
+    with open(path, "rb") as file:
+        file.readline()
+        rest = b""
+        while piece := file.read(2**20):
+            *whole, rest = (rest + piece).split(b"\n")
+            yield whole
+
+
+def _last_lines(descriptor: int, count: int) -> list[bytes]:
+    at = os.fstat(descriptor).st_size
+    text = b""
+    while at and text.count(b"\n") <= count:
+        start = max(0, at - 2**17)
+        text = os.pread(descriptor, at - start, start) + text
+        at = start
+    return text.split(b"\n")[-count - 1 : -1]
