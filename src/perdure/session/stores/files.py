@@ -69,6 +69,15 @@ def _open(folder: int, name: str, flags: int) -> FileIO:
     )
 
 
+def names(root: str, relative: str) -> list[str]:
+    """What is in a folder below `root`, reached without following a link; nothing if it cannot be read."""
+    try:
+        with _folder_of(root, os.path.join(relative, "")) as (folder, _):
+            return os.listdir(folder)
+    except OSError:
+        return []
+
+
 def make_folder(path: str) -> None:
     """The folder and every missing one above it, for their owner only, and on disk when this returns."""
     missing = []

@@ -86,50 +86,47 @@ def backward(descriptor: int, end: int) -> Iterator[Line]:
         yield Line(0, b"".join(reversed(pieces)) if length <= LONGEST else None)
 
 
-def number_at(descriptor: int, offset: int) -> int:
-    """The number, from 1, of the line that starts at `offset`."""
-    number = 1
-    at = 0
-    while at < offset:
-        chunk = os.pread(descriptor, min(_CHUNK, offset - at), at)
-        if not chunk:
-            break
-        number += chunk.count(b"\n")
-        at += len(chunk)
-    return number
+def count(descriptor: int, start: int, end: int) -> int:
+    """How many lines end between two places."""
+    ended = 0
+    while start < end and (chunk := os.pread(descriptor, min(_CHUNK, end - start), start)):
+        ended += chunk.count(b"\n")
+        start += len(chunk)
+    return ended
 
 
 # --- what can be saved of a line that is not one record -------------------------------------------
 
 _RECORD = re.compile(r'\{\s*"(?:type|id|parentId|timestamp)"\s*:')
+_GAP = re.compile(r"[\s\0]*")
 _END = re.compile(r"[\s\0]*(?:\{|\Z)")
-_MOST_TRIES = 64
+_MOST_FAILURES = 64
 
 
 def salvage(line: bytes) -> list[bytes]:
     """The whole records inside a damaged line: between NULs, glued to each other, behind a torn one.
 
     A record inside a record is not one: only what has the envelope of an entry, or is a header, counts, and
-    only where the line ends behind it or another record begins.
+    only where nothing torn is before it, or where the line ends behind it or another record begins.
     """
     text = line.decode("utf-8", "surrogateescape")
     decoder = json.JSONDecoder(parse_int=float)
-    found = []
-    at = 0
-    for _ in range(_MOST_TRIES):
-        match = _RECORD.search(text, at)
-        if match is None:
-            break
+    found: list[bytes] = []
+    at = behind = failures = 0
+    while failures < _MOST_FAILURES and (match := _RECORD.search(text, at)):
+        start = match.start()
+        at = start + 1
         try:
-            value, end = decoder.raw_decode(text, match.start())
+            value, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
-            at = match.start() + 1
+            failures += 1
             continue
-        if _is_record(value) and _END.match(text, end):
-            found.append(text[match.start() : end].encode("utf-8", "surrogateescape"))
-            at = end
+        apart = _GAP.fullmatch(text, behind, start) or _END.match(text, end)
+        if _is_record(value) and apart:
+            found.append(text[start:end].encode("utf-8", "surrogateescape"))
+            at = behind = end
         else:
-            at = match.start() + 1
+            failures += 1
     return found
 
 

@@ -159,12 +159,14 @@ class Reader:
         try:
             entry = self._checked(text, number) if self.checksums else decode(text)
         except ValueError as error:
-            self._damaged(text, number, error)
-            return
-        if entry.id and entry.type != "session" and self._plain:
-            self.entries.append(entry)
+            reason = str(error)  # the error itself holds on to the whole text
         else:
-            self._special(entry, number)
+            if entry.id and entry.type != "session" and self._plain:
+                self.entries.append(entry)
+            else:
+                self._special(entry, number)
+            return
+        self._damaged(text, number, reason)
 
     def take_rest(self, text: bytes | None, number: int) -> bool:
         """What follows the last newline. True if it was a whole line but for that newline.
@@ -231,7 +233,7 @@ class Reader:
             self._problem(number, "its checksum does not match; it may not say what was written")
         return decode(text, _TRAILER) if whole else entry
 
-    def _damaged(self, text: bytes, number: int, error: ValueError) -> None:
+    def _damaged(self, text: bytes, number: int, reason: str) -> None:
         if not text:
             return
         if not text.strip(b"\0"):
@@ -244,7 +246,7 @@ class Reader:
             several = "s" if len(pieces) > 1 else ""
             self._problem(number, f"damaged; {len(pieces)} whole record{several} saved from it")
         else:
-            self._problem(number, f"not a record ({str(error)[:80]}); left out")
+            self._problem(number, f"not a record ({reason[:80]}); left out")
 
     def _problem(self, number: int, reason: str) -> None:
         self.problems.append(Problem(self.path, number, reason))

@@ -87,7 +87,7 @@ class PiStore:
             descriptor = file.fileno()
             end = os.fstat(descriptor).st_size
             reader = self._reader(ref, descriptor, end)
-            given = 0
+            given = number = numbered = 0
             if reader.sound:
                 for offset, data in lines.backward(descriptor, end):
                     if data == b"":
@@ -95,7 +95,11 @@ class PiStore:
                     unfinished = data is not None and offset + len(data) == end
                     (reader.take_rest if unfinished else reader.take)(data, 1 if offset == 0 else _UNCOUNTED)
                     if reader.problems and problems is not None:
-                        number = lines.number_at(descriptor, offset)
+                        if number:
+                            number -= lines.count(descriptor, offset, numbered)
+                        else:
+                            number = 1 + lines.count(descriptor, 0, offset)
+                        numbered = offset
                         problems.extend(each._replace(line=number) for each in reader.problems)
                     reader.problems.clear()
                     if reader.adopted:
@@ -137,7 +141,11 @@ class PiStore:
 
     def delete(self, ref: Found) -> None:
         with self._lock(ref, 0):
-            trash.discard(self.home, ref.id, self.name, self.root, [self._relative(ref)])
+            relative = self._relative(ref)
+            folder, name = os.path.split(relative)
+            beside = (each for each in files.names(self.root, folder) if each.startswith(f"{name}."))
+            names = [relative, *(os.path.join(folder, each) for each in sorted(beside))]
+            trash.discard(self.home, ref.id, self.name, self.root, names)
 
     def holder(self, ref: Found) -> int | None:
         return holder(self.home, _lock_name(ref.id))

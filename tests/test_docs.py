@@ -1,0 +1,106 @@
+"""The docs are true: what they show is run, what they list exists, what exists is listed."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure.session.stores.pi_jsonl import PiStore
+from tests.needs import needs_tool
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "perdure"
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def run(*command: str, **options) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, **options).stdout
+
+
+@needs_tool("make")
+def test_the_readmes_run_command_prints_what_the_readme_shows():
+    """`make run` as a user types it, in this clone."""
+    command, shown = blocks("README.md", "console")[0].removeprefix("$ ").split("\n", 1)
+    assert command == 'make run ARGS="--version"'
+    assert run("make", "--no-print-directory", "-s", "run", "ARGS=--version", cwd=ROOT) == shown
+
+
+@needs_tool("make")
+def test_the_readmes_test_command_is_the_one_that_runs_everything():
+    """`make test` is running this; that it lints, checks types and tests can be read off a dry run."""
+    assert blocks("README.md", "console")[1] == "$ make test\n"
+    steps = run("make", "--no-print-directory", "-n", "test", cwd=ROOT)
+    for step in ("ruff check", "ruff format --check", "mypy", "pytest"):
+        assert step in steps
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_the_readmes_example_prints_what_the_readme_shows(tmp_path):
+    (example,) = blocks("README.md", "python")
+    (shown,) = blocks("README.md", "text")
+    assert run(sys.executable, "-c", example, cwd=tmp_path) == shown
+
+
+def test_the_session_formats_example_is_a_sound_session(tmp_path):
+    """The lines in the document, checksums included, open without a problem."""
+    (example,) = blocks("docs/session-format.md", "jsonl")
+    folder = tmp_path / "sessions" / "--home-me-code--"
+    folder.mkdir(parents=True)
+    (folder / "2026-01-31T09-05-00-123Z_5f0c1b9a7e42.jsonl").write_text(example, encoding="utf-8")
+    store = PiStore(str(tmp_path))
+    (ref,) = store.list()
+    page = store.read(ref)
+    assert page.problems == []
+    assert [entry.type for entry in page.entries] == ["message", "message", "label", "session_info"]
+    assert page.header.cwd == "/home/me/code"
+
+
+def test_the_contract_example_runs(tmp_path):
+    """The test class in the document, as a file of its own, passes under pytest."""
+    (example,) = blocks("docs/add-a-store.md", "python")
+    (tmp_path / "test_mine.py").write_text(example, encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "test_mine.py",
+    ]
+    assert re.search(r"\d+ passed", run(*command, cwd=tmp_path))
+
+
+def test_every_module_is_in_the_house_and_nothing_else_is():
+    """A module without a line in docs/architecture.md is not finished; a line without a module is a lie."""
+    (house,) = (block for block in blocks("docs/architecture.md", "text") if block.startswith("src/perdure/"))
+    listed, folders = set(), {-1: "", 0: ""}
+    for line in house.splitlines()[1:]:
+        name = line.split()[0]
+        depth = (len(line) - len(line.lstrip())) // 2
+        path = folders[depth - 1] + name
+        if name.endswith("/"):
+            folders[depth] = path
+        else:
+            listed.add(path)
+    real = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py")}
+    said_by_folder = {path for path in real if path.endswith("/__init__.py")}
+    assert listed - said_by_folder == real - said_by_folder
+    assert {path for path in folders.values() if path} <= {
+        f"{p.parent.relative_to(SOURCE)}/" for p in SOURCE.rglob("*.py")
+    }
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / page).read_text(encoding="utf-8")):
+        assert ((ROOT / page).parent / target).exists(), target
