@@ -73,7 +73,8 @@ class NotSaved(PerdureError):
 
     def __init__(self, path: str, cause: OSError | str) -> None:
         super().__init__(
-            f"Not saved: {path}: {_reason(cause)}", _remedy(cause) or "the session is as it was before"
+            f"Not saved: {path}: {_reason(cause)}",
+            _remedy(cause) or "try again; what was saved before is untouched",
         )
 
 

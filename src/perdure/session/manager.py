@@ -53,6 +53,9 @@ class SessionManager:
         self._wait = wait
         self._refs: dict[str, Found] = {}
         self._seen: dict[str, _Seen] = {}
+        self._doubtful: dict[str, set[str]] = {}
+        """Entries whose save did not succeed: if they are found in the file all the same, that proves nothing
+        about the disk, and they are written again. Read, the two count as one."""
 
     def create_session(self) -> str:
         ref = self._store.create(Header(ids.new_id(), ids.stamp(ids.now())))
@@ -75,7 +78,10 @@ class SessionManager:
         with self._store.writer(ref, self._wait, *([seen.cursor] if seen else [])) as writer:
             seen = _caught_up(seen, writer.catch_up())
             placed_entries, fresh = self._placed(ref, seen, entries)
+            doubtful = self._doubtful.setdefault(ref.id, set())
+            doubtful.update(entry.id for entry in fresh)
             cursor = writer.append(fresh)
+            doubtful.difference_update(entry.id for entry in fresh)
         seen.ids.update(entry.id for entry in fresh)
         self._seen[ref.id] = _Seen(cursor, seen.ids, tree.advanced(seen.ends, fresh))
         return placed_entries
@@ -118,6 +124,8 @@ class SessionManager:
                     here = {**self._by_id(ref), **here}
                 if _says_the_same(entry, here[id]):
                     every.append(here[id])
+                    if id in self._doubtful.get(ref.id, ()):
+                        fresh.append(here[id])
                     parent = seen.ends.tip if id == seen.ends.head else id
                     continue
                 id = ""

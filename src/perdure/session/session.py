@@ -6,7 +6,8 @@ Opening reads back to the head and no further. All entries are read when somebod
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from itertools import islice
 from typing import Self
 
@@ -31,7 +32,7 @@ class Session:
         self._ids: set[str] = set()  # of the tree's entries
         self.problems: list[Problem] = []
         """What was found damaged so far, in what was read so far."""
-        self._ends = tree.ends(store.read_back(ref, self.problems))
+        self._ends = self._read_ends()
 
     @classmethod
     def create(cls, store: Store, *, clock: ids.Clock = ids.now) -> Self:
@@ -86,7 +87,8 @@ class Session:
 
     def tail(self, count: int) -> list[Entry]:
         """The last `count` messages before the head, at a cost that does not grow with the session."""
-        return list(islice(self._messages_back(), count))[::-1]
+        with closing(self._messages_back()) as newest_first:
+            return list(islice(newest_first, count))[::-1]
 
     def context(self) -> context.Context:
         """What a model would be sent now."""
@@ -145,7 +147,7 @@ class Session:
             self._writer.catch_up()
         self._tree = None
         self.problems = []
-        self._ends = tree.ends(self.store.read_back(self.ref, self.problems))
+        self._ends = self._read_ends()
 
     def close(self) -> None:
         if self._writer is not None:
@@ -156,6 +158,10 @@ class Session:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def _read_ends(self) -> tree.Ends:
+        with closing(self.store.read_back(self.ref, self.problems)) as newest_first:
+            return tree.ends(newest_first)
 
     def _folded(self) -> tree.Tree:
         if self._tree is None:
@@ -169,14 +175,15 @@ class Session:
         self._folded()
         return entry_id if entry_id in self._ids else ids.resolve(entry_id, self._ids, "Entry")
 
-    def _messages_back(self) -> Iterator[Entry]:
+    def _messages_back(self) -> Generator[Entry, None, None]:
         given = 0
         if self._tree is None:
             try:
-                for entry in tree.path_back(self.store.read_back(self.ref), self._ends.head):
-                    if entry.type == "message":
-                        given += 1
-                        yield entry
+                with closing(self.store.read_back(self.ref)) as newest_first:
+                    for entry in tree.path_back(newest_first, self._ends.head):
+                        if entry.type == "message":
+                            given += 1
+                            yield entry
                 return
             except LookupError:
                 pass  # a parent is missing: the rest of the path takes a whole reading

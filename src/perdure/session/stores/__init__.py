@@ -13,7 +13,7 @@ Reading never fails for what is in a file: what cannot be read is a `Problem`, b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from perdure import config, registry
@@ -100,7 +100,7 @@ class Store(Protocol):
 
     def list(self) -> Iterator[Found]: ...
     def read(self, ref: Found, after: Cursor = START) -> Page: ...
-    def read_back(self, ref: Found, problems: Problems | None = None) -> Iterator[Entry]:
+    def read_back(self, ref: Found, problems: Problems | None = None) -> Generator[Entry, None, None]:
         """Problems are added to the list as they are met."""
 
     def writer(self, ref: Found, wait: float = 10.0, after: Cursor | None = START) -> Writer:

@@ -38,10 +38,16 @@ def open_to_read(root: str, relative: str) -> FileIO:
         file = open_beneath(root, relative, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         raise Unreadable(path, error) from error
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
+    try:
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return file
         raise Unreadable(path, "not a regular file")
-    return file
+    except OSError as error:
+        file.close()
+        raise Unreadable(path, error) from error
+    except Unreadable:
+        file.close()
+        raise
 
 
 @contextlib.contextmanager
@@ -54,8 +60,8 @@ def _folder_of(root: str, relative: str) -> Iterator[tuple[int, str]]:
     try:
         for step in steps:
             below = os.open(step, os.O_RDONLY | _DIRECTORY | _NOFOLLOW | _CLOEXEC, dir_fd=folder)
-            os.close(folder)
-            folder = below
+            above, folder = folder, below  # in this order, so that no interrupt can close one twice
+            os.close(above)
         yield folder, name
     finally:
         os.close(folder)
@@ -215,6 +221,15 @@ def read_all(descriptor: int, size: int) -> bytes:
         at += len(piece)
         pieces.append(piece)
     return b"".join(pieces)
+
+
+@contextlib.contextmanager
+def told(kind: type[NotSaved] | type[Unreadable], path: str) -> Iterator[None]:
+    """Whatever the operating system refuses in here is an error that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(path, error) from error
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -63,7 +63,7 @@ class Lock:
         try:
             there = os.lstat(self.path)
             return (there.st_ino, there.st_dev) == self._identity
-        except OSError:
+        except FileNotFoundError:
             return False
 
     def release(self) -> None:

@@ -51,15 +51,23 @@ class AppendLog:
         self.size += len(self._attempt)
         self._attempt = b""
 
-    def grown(self) -> bool:
-        """Take the file as it is now, replaced or not. True if others have written since."""
+    def sync(self) -> None:
+        """What is there already, by whomever it was written, is on disk when this returns."""
+        self.check()
+        if self._durable:
+            try:
+                files.sync_data(self.fileno())
+            except OSError as error:
+                self._file.close()
+                raise NotSaved(self.path, error) from error
+
+    def refresh(self) -> None:
+        """Take the file as it is now, grown or replaced."""
         if self._file.closed or self._size_at_path() is None:
             self._file.close()
             self._file = self._open()
         self._settle()
-        size = os.fstat(self.fileno()).st_size
-        grown, self.size = size != self.size, size
-        return grown
+        self.size = os.fstat(self.fileno()).st_size
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -94,7 +102,7 @@ class AppendLog:
 
     def _settle(self) -> None:
         """Undo what an interrupted append left. Bytes that cannot be undone are left, to be sealed."""
-        if self._attempt and not self._file.closed:
+        if self._attempt and not self._file.closed and self._lock.is_mine():
             if not self._undo() and self._leftover():
                 self.size = os.fstat(self.fileno()).st_size
             self._attempt = b""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Self
 
 from perdure.errors import Conflict, Held, NotFound, NotSaved
@@ -36,7 +36,7 @@ class MemoryStore:
         entries = kept.entries[after.offset :]
         return Page(entries, Cursor(after.offset + len(entries)), [], kept.header)
 
-    def read_back(self, ref: Found, problems: Problems | None = None) -> Iterator[Entry]:
+    def read_back(self, ref: Found, problems: Problems | None = None) -> Generator[Entry, None, None]:
         yield from reversed(list(self._kept(ref).entries))
 
     def writer(self, ref: Found, wait: float = 10.0, after: Cursor | None = START) -> MemoryWriter:

@@ -10,11 +10,11 @@ append, and then the original stays beside it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Self
 
-from perdure.errors import Conflict, InvalidId, NotSaved
+from perdure.errors import Conflict, InvalidId, NotSaved, Unreadable
 from perdure.session import ids, trash
 from perdure.session.entry import Entry, dumps, loads
 from perdure.session.stores import (
@@ -65,6 +65,8 @@ class PiStore:
             found = list(os.scandir(self.root))
         except FileNotFoundError:
             return
+        except OSError as error:
+            raise Unreadable(self.root, error) from error
         for item in found:
             if item.name.endswith(".jsonl"):
                 yield _found(item)
@@ -79,11 +81,11 @@ class PiStore:
                 yield Found(item.name, item.path)
 
     def read(self, ref: Found, after: Cursor = START) -> Page:
-        with files.open_to_read(self.root, self._relative(ref)) as file:
+        with files.open_to_read(self.root, self._relative(ref)) as file, files.told(Unreadable, ref.path):
             return self._read(ref, file.fileno(), after)
 
-    def read_back(self, ref: Found, problems: Problems | None = None) -> Iterator[Entry]:
-        with files.open_to_read(self.root, self._relative(ref)) as file:
+    def read_back(self, ref: Found, problems: Problems | None = None) -> Generator[Entry, None, None]:
+        with files.open_to_read(self.root, self._relative(ref)) as file, files.told(Unreadable, ref.path):
             descriptor = file.fileno()
             end = os.fstat(descriptor).st_size
             reader = self._reader(ref, descriptor, end)
@@ -118,7 +120,8 @@ class PiStore:
     def writer(self, ref: Found, wait: float = 10.0, after: Cursor | None = START) -> PiWriter:
         lock = self._lock(ref, wait)
         try:
-            return PiWriter(self, ref, lock, after)
+            with files.told(NotSaved, ref.path):
+                return PiWriter(self, ref, lock, after)
         except BaseException:
             lock.release()
             raise
@@ -132,10 +135,8 @@ class PiStore:
         entries = list(entries)
         first = pi_format.header_line(header._replace(cwd=cwd)) if entries else None
         text = pi_format.file_text(path, first, entries, checksum=True)
-        try:
+        with files.told(NotSaved, path):
             files.make_folder(os.path.dirname(path))
-        except OSError as error:
-            raise NotSaved(path, error) from error
         files.create(self.root, relative, text, sync=self._durability == "power")
         return _stat(header.id, path)
 
@@ -233,10 +234,18 @@ class PiWriter:
             status = os.fstat(self._log.fileno())
             after = Cursor(size, _UNCOUNTED, status.st_ino, _tail(self._log.fileno(), size), 0, None)
         self._cursor = after
-        self._seen = after.offset  # how much of the file this writer has been told of
+        self._behind = after.offset != self._log.size  # whether there is more than this writer was told of
 
     def catch_up(self) -> Page:
-        self._log.grown()
+        with files.told(NotSaved, self._ref.path):
+            return self._catch_up()
+
+    def append(self, entries: Sequence[Entry]) -> Cursor:
+        with files.told(NotSaved, self._ref.path):
+            return self._append(entries)
+
+    def _catch_up(self) -> Page:
+        self._log.refresh()
         self._look_at_header()
         descriptor = self._log.fileno()
         end = self._log.size
@@ -245,36 +254,33 @@ class PiWriter:
         except Conflict:
             page = self._store._read(self._ref, descriptor, START, end)
         self._cursor = page.cursor
-        self._seen = end
+        self._behind = False
         return page
 
-    def append(self, entries: Sequence[Entry]) -> Cursor:
+    def _append(self, entries: Sequence[Entry]) -> Cursor:
         path = self._ref.path
-        if self._seen != self._log.size:
+        if self._behind:
             raise Conflict(path, "has entries this writer has not read")
         if not entries:
+            self._log.sync()  # they are all there, perhaps from a writer that died before it had synced them
             return self._cursor
         if self._version < pi_format.VERSION:
             self._upgrade()
         first = self._first_line() if self._needs_header else None
         checksum = self._checksums or first is not None
         text = pi_format.file_text(path, first, entries, checksum=checksum)
-        torn = (
-            self._cursor.offset < self._log.size
-        )  # an unfinished line, which the append turns into a bad one
+        at = self._cursor
+        counted = at.line != _UNCOUNTED and at.offset == self._log.size  # not so behind a torn line
         self._log.append(text)
         self._checksums, self._needs_header = checksum, False
-        size = self._log.size
-        at = self._cursor
         self._cursor = Cursor(
-            size,
-            at.line if at.line == _UNCOUNTED else at.line + torn + (first is not None) + len(entries),
+            self._log.size,
+            at.line + (first is not None) + len(entries) if counted else _UNCOUNTED,
             at.inode or os.fstat(self._log.fileno()).st_ino,
             text[-_FINGERPRINT:],
             at.entries + len(entries),
             entries[-1].id,
         )
-        self._seen = size
         return self._cursor
 
     def release(self) -> None:

@@ -1,0 +1,162 @@
+"""Real power cuts: an ext4 file system that is shut down under its writers, and mounted again.
+
+The kernel's shutdown call drops everything that was not on the disk, as a cut does. Only what was heard
+before the call counts as acknowledged: a sync under way may still return afterwards, which after a real
+cut nobody would see.
+"""
+
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import time
+from collections import defaultdict
+from functools import partial
+from itertools import count, islice
+from random import Random
+from typing import Any
+
+import pytest
+
+from perdure.session.entry import Entry
+from perdure.session.manager import SessionManager
+from perdure.session.session import Session
+from tests.crash.killing import Child, Report, alone, batches, check_found, message, share, store_in
+
+SHUTDOWN = 0x8004587D
+LOG_FLUSH, NO_LOG_FLUSH = 1, 2
+IN_A_SESSION = 12  # groups of entries, then it is forked and a new one is begun
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """An ext4 image and the place where it is mounted."""
+    image, place = tmp_path / "disk.img", tmp_path / "disk"
+    place.mkdir()
+    if os.geteuid() != 0 or not shutil.which("mkfs.ext4"):
+        pytest.skip("needs root and mkfs.ext4")
+    with image.open("wb") as file:
+        file.truncate(64 * 2**20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True, capture_output=True)
+    if subprocess.run(["mount", "-o", "loop", image, place], capture_output=True).returncode:
+        pytest.skip("needs the right to mount an ext4 image on a loop device")
+    yield {"image": str(image), "place": str(place)}
+    subprocess.run(["umount", "--lazy", place], capture_output=True)
+
+
+def test_r2_a_power_cut_loses_nothing_that_was_acknowledged(layout, disk, seed):
+    """Sessions, entries and forks that a writer was told are saved are all there, whole and in order."""
+    counted = alone(cut_again_and_again, cuts=share(10, 1000), seed=seed, layout=layout, **disk)
+    print(counted)
+    assert counted["entries"] > counted["cuts"]
+
+
+def test_r2_an_entry_saved_again_after_a_kill_survives_a_power_cut(disk):
+    """Its first writer was killed before the sync; the next one's save returns once it is on the disk."""
+    alone(cut_after_saving_again, **disk)
+
+
+# --- the disk -----------------------------------------------------------------------------------------
+
+
+def cut(place: str, how: int) -> None:
+    import fcntl
+
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        fcntl.ioctl(descriptor, SHUTDOWN, struct.pack("I", how))
+    finally:
+        os.close(descriptor)
+
+
+def power_on(image: str, place: str) -> None:
+    for _ in range(100):  # what a killed process had open is let go a moment later
+        done = subprocess.run(["umount", place], capture_output=True, text=True)
+        if done.returncode == 0:
+            break
+        time.sleep(0.01)
+    else:
+        raise AssertionError(done.stderr)
+    subprocess.run(["mount", "-o", "loop", image, place], check=True)
+
+
+# --- the writer -----------------------------------------------------------------------------------------
+
+
+def write_on_and_on(home: str, layout: str, seed: int, life: int, report: Report) -> None:
+    """Session after session. Reports each step once it is acknowledged: new, said, forked."""
+    store = store_in(home, layout)
+    for number in count():
+        with Session.create(store) as session:
+            report(["new", session.id, f"{life}-{number}"])
+            for texts in islice(batches(seed, f"{life}-{number}", most=2**14), IN_A_SESSION):
+                made = session.append(*map(message, texts))
+                report(["said", session.id, [entry.id for entry in made]])
+            report(["forked", session.fork().id, session.id])
+
+
+def cut_again_and_again(cuts: int, seed: int, layout: str, image: str, place: str) -> dict[str, int]:
+    counted = {"cuts": cuts, "sessions": 0, "entries": 0, "forks": 0}
+    for life in range(cuts):
+        random = Random(f"{seed}/{life}/cut")
+        home = f"{place}/{life % 20}"
+        shutil.rmtree(home, ignore_errors=True)
+        with Child(partial(write_on_and_on, home, layout, seed, life)) as writer:
+            time.sleep(random.uniform(0, 0.1))
+            heard = writer.heard()
+            cut(place, random.choice([LOG_FLUSH, NO_LOG_FLUSH]))
+            writer.kill()
+        power_on(image, place)
+        check_after_cut(home, layout, seed, heard)
+        for kind, name in (("new", "sessions"), ("said", "entries"), ("forked", "forks")):
+            counted[name] += sum(each[0] == kind for each in heard)
+    return counted
+
+
+def check_after_cut(home: str, layout: str, seed: int, heard: list[Any]) -> None:
+    store = store_in(home, layout)
+    found = {ref.id: ref for ref in store.list()}
+    names = {id: name for kind, id, name in heard if kind == "new"}
+    said = defaultdict(list)
+    for kind, id, ids in heard:
+        if kind == "said":
+            said[id].append(ids)
+    for id, name in names.items():
+        assert id in found, f"session {name} is gone"
+        page = store.read(found[id])
+        check_found(page.entries, said[id], islice(batches(seed, name, most=2**14), IN_A_SESSION))
+        assert all(problem.reason.endswith("left out") for problem in page.problems), page.problems
+        with Session.open(store, found[id], wait=0) as session:
+            (after,) = session.append(message("after the cut"))
+        assert store.read(found[id]).entries == [*page.entries, after]
+    for kind, id, origin in heard:
+        if kind == "forked":
+            shared = [each for group in said[origin] for each in group]
+            assert [entry.id for entry in store.read(found[id]).entries] == shared
+    for ref in found.values():
+        store.read(ref)  # what was not acknowledged may be there or not; it must open
+
+
+def cut_after_saving_again(image: str, place: str) -> None:
+    home = f"{place}/home"
+    manager = SessionManager(home)
+    id = manager.create_session()
+    manager.save(id, [Entry.message("user", "first")])
+    entry = Entry.message("user", "killed before its sync")
+
+    def die(descriptor: int) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def work(report: Report) -> None:
+        os.fdatasync = die  # type: ignore[assignment]
+        manager.save(id, [entry])
+
+    with Child(work) as writer:
+        assert writer.wait() == -signal.SIGKILL
+    manager.save(id, [entry])
+    cut(place, NO_LOG_FLUSH)
+    power_on(image, place)
+    assert [each.id for each in SessionManager(home).load_session(id)][1:] == [entry.id], (
+        "it was acknowledged"
+    )
