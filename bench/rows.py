@@ -20,7 +20,8 @@ import msgspec
 
 from bench.measure import Clock, Contender
 from bench.sessions import TURN, Ground, entries, turns
-from perdure.session.entry import AnyMessage, Body, Entry, loads
+from perdure.session.entry import AnyMessage, Body, Entry
+from perdure.session.record import loads
 from perdure.session.session import Session
 from perdure.session.stores import Found, files
 from perdure.session.stores.pi_format import file_text

@@ -42,9 +42,10 @@ class InvalidId(UsageError):
 class NotFound(PerdureError):
     exit_code = 3
 
-    def __init__(self, what: str, text: str, nearest: Sequence[str] = ()) -> None:
+    def __init__(self, what: str, text: str, nearest: Sequence[str] = (), *, hint: str = "") -> None:
         shown = text if len(text) <= 60 else text[:57] + "..."
-        super().__init__(f"{what} not found: {shown}", f"nearest: {', '.join(nearest)}" if nearest else "")
+        near = f"nearest: {', '.join(nearest)}" if nearest else "there is none with an id like that"
+        super().__init__(f"{what} not found: {shown}", hint or near)
         self.nearest = tuple(nearest)
 
 

@@ -82,16 +82,27 @@ def test_g_4_an_ambiguous_prefix_lists_the_candidates(tmp_path):
     assert "aaa111, aaa222" in caught.value.hint
 
 
-def test_g_4_one_id_in_two_places_is_ambiguous_not_a_guess(tmp_path):
-    """A session copied into another project's folder: both paths are named, neither is written."""
+def test_g_4_one_id_in_two_places_is_ambiguous_not_a_guess(home):
+    """A session copied into another project's folder: both paths are named, and each path is accepted."""
+    sessions = home / ".pi" / "agent" / "sessions"
     for project in ("--a--", "--b--"):
-        (tmp_path / project).mkdir()
-        (tmp_path / project / "2026-01-31T09-05-00-000Z_same.jsonl").touch()
+        (sessions / project).mkdir(parents=True)
+        (sessions / project / "2026-01-31T09-05-00-000Z_same.jsonl").touch()
+    manager = SessionManager()
     with pytest.raises(PerdureError) as caught:
-        SessionManager(tmp_path).save("same", [user_entry("x")])
+        manager.save("same", [user_entry("x")])
     assert caught.value.exit_code == 3
-    assert "--a--" in caught.value.hint
-    assert "--b--" in caught.value.hint
+    for path in sorted(sessions.rglob("*.jsonl")):
+        assert str(path) in caught.value.hint
+        manager.save(str(path), [user_entry("x")])
+        assert len(manager.load_session(str(path))) == 1
+
+
+def test_g_4_the_global_reference_is_accepted(manager):
+    """`program:id`, as every list over all programs shows it."""
+    id = manager.create_session()
+    manager.save(f"pi:{id}", [user_entry("x")])
+    assert len(manager.load_session(f"pi:{id[:8]}")) == 1
 
 
 def test_g_4_an_unknown_id_names_the_nearest(manager):

@@ -61,7 +61,7 @@ def test_a_fork_shares_its_prefix(store, entries):
     original = Session.view(store, ref)
     for at in [*(entry.id for entry in entries[-3:]), None]:
         fork = Session.view(store, original.fork(at))
-        path = tree.path(original.entries, at or original.head)
+        path = tree.path(original.entries, at or original._ends.tip)
         assert [entry.raw for entry in fork.entries[: len(path)]] == [entry.raw for entry in path]
         assert all(entry.type == "label" for entry in fork.entries[len(path) :])
         for entry in path:
@@ -127,7 +127,7 @@ def test_an_unknown_entry_is_not_found_and_changes_nothing(store):
 def test_a_session_opened_to_read_cannot_be_written(store):
     with Session.create(store) as session:
         session.append(said("one"))
-    with pytest.raises(PerdureError, match="read only"):
+    with pytest.raises(PerdureError, match="not open for writing"):
         Session.view(store, session.ref).append(said("two"))
 
 

@@ -31,9 +31,8 @@ from perdure.session.entry import (
     ToolResult,
     User,
     decode,
-    dumps,
-    loads,
 )
+from perdure.session.record import dumps, loads
 
 INTERRUPTED = "Interrupted: this tool call did not finish, and its result is not known."
 

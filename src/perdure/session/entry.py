@@ -4,21 +4,18 @@ The envelope (`id, parent_id, type, timestamp`) is all the engine needs to keep 
 the body is decoded when somebody asks for it, and the record itself stays in `raw` as it was
 written, so kinds and fields this version does not know survive every copy byte for byte.
 The record is JSON in pi's form, whatever the layout on disk; a layout translates.
-
-msgspec reads almost every record. What it refuses and JSON allows (lone surrogates, numbers out of
-range, NaN) goes through the standard library; what neither reads is not an entry.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, get_args
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from perdure.session.ids import new_id, now, stamp
+from perdure.session.record import REFUSED, canonical, dumps, loads, members
 
 # --- bodies -------------------------------------------------------------------------------------
 # Field by field what pi writes. Optional fields are UNSET when absent, so they are left out again.
@@ -170,10 +167,6 @@ class SessionInfo(Struct, frozen=True, tag="session_info"):
     name: str | UnsetType = UNSET
 
 
-class Leaf(Struct, frozen=True, tag="leaf", rename="camel"):
-    target_id: str | None
-
-
 class ContextEdit(Struct, frozen=True, tag="context_edit", rename="camel"):
     """Changes what a model is sent of an earlier entry: other content, or (null) nothing."""
 
@@ -198,7 +191,6 @@ KnownBody = (
     | CustomMessage
     | Label
     | SessionInfo
-    | Leaf
     | ContextEdit
 )
 Body = KnownBody | Unknown
@@ -249,7 +241,7 @@ class Entry(
             return ""
         try:
             return _role_decoder.decode(self.line).message.role
-        except _REFUSED:
+        except REFUSED:
             message = _record(self).get("message")
             return _string(message.get("role")) if isinstance(message, dict) else ""
 
@@ -323,7 +315,7 @@ def decode(line: bytes, seal: int = 0) -> Entry:
     """
     try:
         entry = _envelope_decoder.decode(line)
-    except _REFUSED:
+    except REFUSED:
         record = loads(line)
         parent = record.get("parentId")
         entry = Entry(
@@ -333,8 +325,7 @@ def decode(line: bytes, seal: int = 0) -> Entry:
             _string(record.get("timestamp")),
         )
     _set(entry, "line", line)
-    if seal:
-        _set(entry, "seal", seal)
+    _set(entry, "seal", seal)  # always: a record may have a member of that name
     return entry
 
 
@@ -346,20 +337,23 @@ def placed(entry: Entry, **changes: str | None) -> Entry:
         "parentId": changes.get("parent_id", entry.parent_id),
         "timestamp": changes.get("timestamp", entry.timestamp),
     }
-    members = {key: dumps(value) for key, value in envelope.items()}
-    members.update((key, value) for key, value in _members(entry.raw).items() if key not in _ENVELOPE)
-    raw = b"{" + b",".join(b"%b:%b" % (dumps(key), value) for key, value in members.items()) + b"}"
+    parts = {key: dumps(value) for key, value in envelope.items()}
+    parts.update((key, value) for key, value in members(entry.raw).items() if key not in _ENVELOPE)
+    raw = b"{" + b",".join(b"%b:%b" % (dumps(key), value) for key, value in parts.items()) + b"}"
     return decode(raw)
 
 
-def same(one: Entry, other: Entry) -> bool:
-    """Whether two records say the same, byte for byte or once parsed."""
-    return one.raw == other.raw or _record(one) == _record(other)
+def meaning(entry: Entry, *, without: Collection[str] = ()) -> bytes:
+    """What a record says, apart from how it is written."""
+    try:
+        return canonical({key: value for key, value in _record(entry).items() if key not in without})
+    except RecursionError:
+        return entry.raw  # nested too deeply to be looked at that closely
 
 
-def content_of(entry: Entry) -> dict[str, Any]:
-    """What the entry says, without its place in a session."""
-    return {key: value for key, value in _record(entry).items() if key not in _PLACE}
+def content_of(entry: Entry) -> bytes:
+    """What the entry says, whatever its place in a session."""
+    return meaning(entry, without=_PLACE)
 
 
 def text_of(content: Content) -> str:
@@ -374,7 +368,6 @@ _PLACE = frozenset({"id", "parentId", "timestamp"})
 _ENVELOPE = _PLACE | {"type"}
 
 
-_REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _MISFIT = (msgspec.ValidationError, UnicodeEncodeError)  # the latter for names that hold lone surrogates
 
 
@@ -386,38 +379,10 @@ class _MessageRole(Struct):
     message: _RoleOnly
 
 
-_encode = msgspec.json.Encoder().encode
 _set = msgspec.structs.force_setattr
 _envelope_decoder = msgspec.json.Decoder(Entry)
 _role_decoder = msgspec.json.Decoder(_MessageRole)
 _body_decoder = msgspec.json.Decoder(KnownBody)
-_members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
-def dumps(value: Any) -> bytes:
-    """Compact JSON in UTF-8. A lone surrogate is written as its escape, NaN and infinities as null."""
-    try:
-        return _encode(value)
-    except UnicodeEncodeError:
-        text = json.dumps(msgspec.to_builtins(value))
-        finite = json.loads(text, parse_constant=lambda _: None)
-        return json.dumps(finite, ensure_ascii=False, separators=(",", ":")).encode(
-            "utf-8", "backslashreplace"
-        )
-
-
-def loads(raw: bytes) -> dict[str, Any]:
-    """One JSON object, read as leniently as the standard library can. ValueError says why not."""
-    try:
-        value = msgspec.json.decode(raw)
-    except _REFUSED:
-        try:
-            value = json.loads(raw.decode("utf-8", "replace"), parse_int=_int)
-        except RecursionError:
-            raise ValueError("nested too deeply") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"not an object but {type(value).__name__}")
-    return value
 
 
 def _record(entry: Entry) -> dict[str, Any]:
@@ -428,45 +393,15 @@ def _record(entry: Entry) -> dict[str, Any]:
         return {}
 
 
-def _int(digits: str) -> int | float:
-    return int(digits) if len(digits) < 4300 else float(digits)  # the interpreter's own limit
-
-
 def _string(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else str(value)
-
-
-def _members(raw: bytes) -> Mapping[str, bytes]:
-    """The top-level members of an object, each value as the bytes it was written with."""
-    try:
-        return {key: bytes(value) for key, value in _members_decoder.decode(raw).items()}
-    except _REFUSED:
-        text = raw.decode("utf-8", "surrogateescape")
-        members = {}
-        scan = json.JSONDecoder(parse_int=_int).raw_decode
-        at = _skip(text, text.index("{") + 1)
-        while text[at] != "}":
-            key, at = scan(text, at)
-            start = _skip(text, _skip(text, at) + 1)  # past the colon
-            _, at = scan(text, start)
-            members[key] = text[start:at].encode("utf-8", "surrogateescape")
-            at = _skip(text, at)
-            if text[at] == ",":
-                at = _skip(text, at + 1)
-        return members
-
-
-def _skip(text: str, at: int) -> int:
-    while text[at] in " \t\r\n":
-        at += 1
-    return at
 
 
 def _decode_body(entry: Entry) -> Body:
     try:
         known: KnownBody = _body_decoder.decode(entry.line)
         return known
-    except _REFUSED:
+    except REFUSED:
         record = _record(entry)
     try:
         known = msgspec.convert(record, KnownBody)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from perdure.errors import Ambiguous, NotFound, PerdureError
+from perdure.errors import Ambiguous, NotFound, PerdureError, UsageError
 from perdure.session import ids, tree
-from perdure.session.entry import Assistant, Entry, Message, ToolCall, content_of, placed
+from perdure.session.entry import Assistant, Entry, Message, ToolCall, content_of, decode, placed
 from perdure.session.stores import Cursor, Durability, Found, Header, Page, Store, home_of, open_store
 
 _LONGEST_TITLE = 200
@@ -38,8 +38,9 @@ class _Seen(NamedTuple):
 class SessionManager:
     """Create, load, save, list and delete sessions in pi's layout.
 
-    Without `sessions_dir` these are the sessions of this project in pi's own home. Safe to use from any
-    number of processes at once: a save waits its turn, and reads what others saved before it.
+    Without `sessions_dir` they are in pi's own home, where a new one is put with its project's. Safe to use
+    from any number of processes and threads at once: a save waits its turn, and reads what others saved
+    before it.
     """
 
     def __init__(
@@ -73,11 +74,12 @@ class SessionManager:
         An entry without a parent follows the one before it. One whose id is there already is skipped if it
         says the same, and gets a new id if it does not. Returns the entries as they stand in the session.
         """
+        given = _checked(entries)
         ref = self._find(session_id)
         seen = self._seen.pop(ref.id, None)  # back when all is saved; until then, nothing is known of the end
         with self._store.writer(ref, self._wait, *([seen.cursor] if seen else [])) as writer:
             seen = _caught_up(seen, writer.catch_up())
-            placed_entries, fresh = self._placed(ref, seen, entries)
+            placed_entries, fresh = self._placed(ref, seen, given)
             doubtful = self._doubtful.setdefault(ref.id, set())
             doubtful.update(entry.id for entry in fresh)
             cursor = writer.append(fresh)
@@ -97,13 +99,20 @@ class SessionManager:
         self._store.delete(ref)
         self._refs.pop(ref.id, None)
         self._seen.pop(ref.id, None)
+        self._doubtful.pop(ref.id, None)
 
     def _find(self, session_id: str) -> Found:
+        """By id, by a beginning only one has, as `pi:id`, or by the path of a file that is listed."""
+        if not isinstance(session_id, str):
+            raise UsageError(f"A session id is a string, not {type(session_id).__name__}")
+        session_id = session_id.removeprefix(f"{self._store.name}:")
         known = self._refs.get(session_id)
         if known is not None and os.path.lexists(known.path):
             return known
         found: dict[str, list[Found]] = {}
         for ref in self._store.list():
+            if ref.path and ref.path == session_id:
+                return ref
             found.setdefault(ref.id, []).append(ref)
         refs = found[ids.resolve(session_id, found)]
         if len(refs) > 1:
@@ -111,9 +120,11 @@ class SessionManager:
         self._refs[refs[0].id] = refs[0]
         return refs[0]
 
-    def _placed(self, ref: Found, seen: _Seen, entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
-        """All entries as they will stand in the session, and those of them that are not there yet."""
+    def _placed(self, ref: Found, seen: _Seen, entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
+        """All entries as they will stand in the session, and those of them that are to be written."""
+        doubtful = self._doubtful.get(ref.id, set())
         here: dict[str, Entry] = {}
+        renamed: dict[str, str] = {}  # within this call: children follow the entry they were given with
         every: list[Entry] = []
         fresh: list[Entry] = []
         parent = seen.ends.tip
@@ -124,14 +135,15 @@ class SessionManager:
                     here = {**self._by_id(ref), **here}
                 if _says_the_same(entry, here[id]):
                     every.append(here[id])
-                    if id in self._doubtful.get(ref.id, ()):
+                    if id in doubtful:
                         fresh.append(here[id])
                     parent = seen.ends.tip if id == seen.ends.head else id
                     continue
-                id = ""
-            above = parent if entry.parent_id is None else entry.parent_id
+                id = renamed[id] = ids.new_id()
+            above = parent if entry.parent_id is None else renamed.get(entry.parent_id, entry.parent_id)
             if above is not None and above not in seen.ids and above not in here:
-                raise NotFound("Parent entry", above)
+                hint = "without a parent (parent_id=None) it would follow the session's last entry"
+                raise NotFound("Parent entry", above, hint=hint)
             entry = placed(
                 entry,
                 id=id or ids.new_id(),
@@ -142,6 +154,8 @@ class SessionManager:
             every.append(entry)
             fresh.append(entry)
             parent = entry.id
+        if fresh and fresh[-1].id in doubtful and fresh[-1].id in seen.ids and seen.ends.head in here:
+            fresh.append(here[seen.ends.head])  # written again behind it, the head stays where it was
         return every, fresh
 
     def _by_id(self, ref: Found) -> dict[str, Entry]:
@@ -176,9 +190,7 @@ def _store(sessions_dir: str | os.PathLike[str] | None, durability: Durability) 
         return open_store("pi", home, durability=durability)
     own = os.path.realpath(os.path.expanduser(os.fspath(sessions_dir)))
     usual = os.path.realpath(os.path.join(home, "sessions"))
-    # Locks are per home: a folder inside pi's own must share that home's, whoever opens it and how.
-    inside = own == usual or os.path.dirname(own) == usual
-    return open_store("pi", home if inside else own, sessions_dir=own, durability=durability)
+    return open_store("pi", home if own == usual else own, sessions_dir=own, durability=durability)
 
 
 def _caught_up(seen: _Seen | None, page: Page) -> _Seen:
@@ -188,6 +200,27 @@ def _caught_up(seen: _Seen | None, page: Page) -> _Seen:
         )  # all was read: it is new here, or was replaced
     seen.ids.update(entry.id for entry in page.entries)
     return _Seen(page.cursor, seen.ids, tree.advanced(seen.ends, page.entries))
+
+
+def _checked(entries: Iterable[Entry]) -> list[Entry]:
+    """What `save` was given, if it is entries, and each of them a record."""
+    try:
+        given = list(entries)
+    except TypeError:
+        raise UsageError(f"Entries to save come in a list, not as {type(entries).__name__}") from None
+    for entry in given:
+        if not isinstance(entry, Entry):
+            kind = type(entry).__name__
+            raise UsageError(
+                f"Not an entry but {kind}: {entry!r:.60}", "SessionEntry.message(role, text) makes one"
+            )
+        try:
+            decode(entry.line)
+        except ValueError as error:
+            raise UsageError(
+                f"Entry {entry.id} is no record: {error}", "SessionEntry.message makes one"
+            ) from None
+    return given
 
 
 def _says_the_same(entry: Entry, there: Entry) -> bool:

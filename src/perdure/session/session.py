@@ -1,12 +1,14 @@
-"""A session that is being talked in. The only stateful class of the engine.
+"""A session that is being talked in: the one object that knows where the conversation stands.
 
 Every entry is on disk before `append` returns it; if the disk refuses, the session is as it was.
 Opening reads back to the head and no further. All entries are read when somebody asks for them.
+Threads may share a session: they take turns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import threading
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import Self
@@ -28,11 +30,15 @@ class Session:
         self.ref = ref
         self._writer = writer
         self._clock = clock
+        self._turn = threading.RLock()
         self._tree: tree.Tree | None = None
         self._ids: set[str] = set()  # of the tree's entries
         self.problems: list[Problem] = []
         """What was found damaged so far, in what was read so far."""
         self._ends = self._read_ends()
+        self._moved = False
+        self._unsure = False
+        """Whether an append was cut short by an interrupt: what it did is only known by looking."""
 
     @classmethod
     def create(cls, store: Store, *, clock: ids.Clock = ids.now) -> Self:
@@ -96,19 +102,32 @@ class Session:
 
     def append(self, *bodies: Body) -> list[Entry]:
         """New entries behind the head, durable when this returns."""
+        with self._turn:
+            return self._append(bodies)
+
+    def _append(self, bodies: Sequence[Body]) -> list[Entry]:
         if self._writer is None:
-            raise PerdureError(f"Session {self.id} is open to be read only", "open it for writing")
+            raise PerdureError(f"Session {self.id} is not open for writing", "open it with Session.open")
+        if self._unsure:
+            self.reload()
         moment = ids.stamp(self._clock())
         made: list[Entry] = []
         parent = self._ends.tip
         for body, id in zip(bodies, ids.new_ids(len(bodies)), strict=True):
             made.append(new(body, id=id, parent_id=parent, timestamp=moment))
             parent = id
-        self._writer.append(made)
+        self._unsure = True
+        try:
+            self._writer.append(made)
+        except PerdureError:
+            self._unsure = False  # all or nothing, and it was nothing
+            raise
         if self._tree is not None:
             self._tree.entries.extend(made)
             self._ids.update(entry.id for entry in made)
         self._ends = tree.advanced(self._ends, made)
+        self._moved = False
+        self._unsure = False
         return made
 
     def rename(self, name: str) -> None:
@@ -123,11 +142,12 @@ class Session:
         """Go on from an earlier entry; None is before the first. Kept with the next entry appended."""
         target = None if entry_id is None else self._known(entry_id)
         self._ends = tree.Ends(target, target)
+        self._moved = True
 
     def fork(self, at: str | None = None) -> Found:
         """A new session that shares this one's entries up to `at`, or up to the head."""
         entries = self.entries
-        leaf = self._ends.head if at is None else self._known(at)
+        leaf = self._ends.tip if at is None else self._known(at)  # the name and state behind the head, too
         shared = tree.path(entries, leaf)
         on_path = {entry.id for entry in shared}
         moment = ids.stamp(self._clock())
@@ -142,16 +162,19 @@ class Session:
         return self.store.create(header, shared)
 
     def reload(self) -> None:
-        """Take in what others wrote, after a `Conflict` or at any time."""
-        if self._writer is not None:
-            self._writer.catch_up()
-        self._tree = None
-        self.problems = []
-        self._ends = self._read_ends()
+        """Take in what others wrote, after a `Conflict` or at any time. The head is then the file's."""
+        with self._turn:
+            if self._writer is not None:
+                self._writer.catch_up()
+            self._tree = None
+            self.problems = []
+            self._ends = self._read_ends()
+            self._moved = self._unsure = False
 
     def close(self) -> None:
         if self._writer is not None:
             self._writer.release()
+            self._writer = None
 
     def __enter__(self) -> Self:
         return self
@@ -167,6 +190,8 @@ class Session:
         if self._tree is None:
             page = self.store.read(self.ref)
             self._tree = tree.fold(page.entries)
+            if not self._moved:
+                self._ends = self._tree.ends  # with the names that entries of one id have in the tree
             self._ids = {entry.id for entry in self._tree.entries}
             self.problems = page.problems
         return self._tree

@@ -5,16 +5,17 @@ Whatever a damaged file holds, every entry gets a place. An entry seen twice cou
 with other content stays, under a new id; an entry whose parent is not before it in the file follows
 the entry that is. Each such decision is a notice, so that nothing is repaired in silence.
 
-The head is where the conversation goes on: the last entry in the file that is not metadata. Naming a
-session or labelling an old entry must never move it to a dead branch.
+The head is where the conversation goes on: the last entry in the file that is not metadata, whether it
+stands there for the first time or again. Naming a session or labelling an old entry must never move it to
+a dead branch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from perdure.session.entry import Entry, Label, Leaf, SessionInfo, placed, same
+from perdure.session.entry import Entry, Label, SessionInfo, meaning, placed
 
 METADATA = frozenset({"label", "session_info", "custom", "usage", "leaf"})
 
@@ -36,30 +37,36 @@ class Tree(NamedTuple):
 def fold(entries: Iterable[Entry]) -> Tree:
     kept: list[Entry] = []
     by_id: dict[str, Entry] = {}
-    renamed: dict[str, str] = {}  # an id used twice -> the entry that children after it mean
+    in_order: list[Entry] = []  # as written: an entry that is there again stands where it last stood
+    twins: dict[str, dict[bytes, Entry]] = {}  # an id used twice -> what its entries say
+    current: dict[str, Entry] = {}  # an id used twice -> the one of them that children after it mean
     notices: list[str] = []
     for entry in entries:
         earlier = by_id.get(entry.id)
         if earlier is not None:
-            twins = [earlier, *(by_id[name] for name in _variants(entry.id, by_id))]
-            twin = next((each for each in twins if _same_but_for_id(each, entry)), None)
+            known = twins.setdefault(entry.id, {_said(earlier): earlier})
+            twin = known.get(said := _said(entry))
             if twin is not None:
-                renamed[entry.id] = twin.id
+                current[entry.id] = twin
+                in_order.append(twin)
                 continue
-            name = f"{entry.id}.{len(twins) + 1}"
+            name = _free_name(entry.id, len(known) + 1, by_id)
             notices.append(f"two entries have the id {entry.id}; the second is shown as {name}")
-            renamed[entry.id] = name
             entry = placed(entry, id=name)
         if entry.parent_id is not None:
-            parent: str | None = renamed.get(entry.parent_id, entry.parent_id) if renamed else entry.parent_id
-            if parent not in by_id:
+            meant = current.get(entry.parent_id) or by_id.get(entry.parent_id)
+            if meant is None:
                 notices.append(f"the parent of entry {entry.id} is missing; it follows the entry before it")
-                parent = kept[-1].id if kept else None
+                meant = kept[-1] if kept else None
+            parent = meant.id if meant else None
             if parent != entry.parent_id:
                 entry = placed(entry, parent_id=parent)
+        if earlier is not None:
+            known[said] = current[earlier.id] = entry
         by_id[entry.id] = entry
         kept.append(entry)
-    return Tree(kept, ends(reversed(kept)), notices)
+        in_order.append(entry)
+    return Tree(kept, ends(reversed(in_order)), notices)
 
 
 def ends(newest_first: Iterable[Entry]) -> Ends:
@@ -81,9 +88,6 @@ def advanced(before: Ends, entries: Iterable[Entry]) -> Ends:
     for entry in entries:
         if entry.type not in METADATA:
             head = tip = entry.id
-            chained = {head}
-        elif entry.type == "leaf" and isinstance(body := entry.body, Leaf):
-            head = tip = body.target_id
             chained = {head}
         elif entry.parent_id in chained:
             tip = entry.id
@@ -166,12 +170,11 @@ def name(entries: Iterable[Entry]) -> str:
     return found
 
 
-def _variants(id: str, by_id: dict[str, Entry]) -> Iterator[str]:
-    number = 2
-    while (name := f"{id}.{number}") in by_id:
-        yield name
+def _said(entry: Entry) -> bytes:
+    return meaning(entry, without=("id",))
+
+
+def _free_name(id: str, number: int, taken: Container[str]) -> str:
+    while f"{id}.{number}" in taken:
         number += 1
-
-
-def _same_but_for_id(one: Entry, other: Entry) -> bool:
-    return same(one, other) or (one.id != other.id and same(one, placed(other, id=one.id)))
+    return f"{id}.{number}"

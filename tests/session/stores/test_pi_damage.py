@@ -552,16 +552,19 @@ BROKEN: dict[str, Callable[[Path], object]] = {
 }
 
 
-def test_broken_sessions_are_listed_with_a_reason_and_hide_no_good_one(tmp_path):
+def test_broken_sessions_are_listed_with_a_reason_and_hide_no_good_one(tmp_path, monkeypatch):
     """Some of each kind among good ones, in the listing a user sees; and none takes the others' time."""
+    monkeypatch.setenv("PI_CODING_AGENT_DIR", str(tmp_path))
+    folder = tmp_path / "sessions"
+    folder.mkdir()
     good = [f"good-{number}" for number in range(10)]
     for name in good:
-        put(tmp_path, (GOLDEN / "ours.jsonl").read_bytes(), f"{name}.jsonl")
+        put(folder, (GOLDEN / "ours.jsonl").read_bytes(), f"{name}.jsonl")
     for name, make in BROKEN.items():
-        make(tmp_path / f"{name}.jsonl")
+        make(folder / f"{name}.jsonl")
     assert len(BROKEN) >= 20
-    (tmp_path / "linked-folder").symlink_to(tmp_path)
-    listed = {each.id: each for each in SessionManager(tmp_path).list_sessions()}
+    (folder / "linked-folder").symlink_to(folder)
+    listed = {each.id: each for each in SessionManager().list_sessions()}
     assert listed.keys() == {*good, *BROKEN, "linked-folder"}
     assert [each.id for each in listed.values() if each.problem is None] == sorted(good, reverse=True)
     assert {listed[name].message_count for name in good} == {4}
@@ -576,14 +579,17 @@ def test_what_may_not_be_read_is_listed_with_the_reason(tmp_path):
         os.setgroups([])
         os.setgid(65534)
         os.setuid(65534)
-        listed = {each.id: each.problem or "" for each in SessionManager(folder).list_sessions()}
+        os.environ["PI_CODING_AGENT_DIR"] = str(home)
+        listed = {each.id: each.problem or "" for each in SessionManager().list_sessions()}
         assert listed.keys() == {"good", "closed", "--closed--"}
         assert listed["good"] == ""
         assert "Permission denied" in listed["closed"]
         assert "--closed--" in listed["--closed--"]
 
-    with in_memory(tmp_path) as folder:
-        folder.chmod(0o755)
+    with in_memory(tmp_path) as home:
+        home.chmod(0o755)
+        folder = home / "sessions"
+        folder.mkdir()
         put(folder, (GOLDEN / "ours.jsonl").read_bytes(), "good.jsonl")
         put(folder, (GOLDEN / "ours.jsonl").read_bytes(), "closed.jsonl")
         (folder / "closed.jsonl").chmod(0)

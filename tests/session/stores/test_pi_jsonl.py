@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.errors import Conflict, NotSaved, PerdureError
+from perdure import SessionManager
+from perdure.errors import Conflict, Held, NotSaved, PerdureError
 from perdure.session import tree
 from perdure.session.session import Session
 from perdure.session.stores import START, Found, Header, Problem, files
@@ -80,11 +81,24 @@ def test_sessions_are_found_in_project_folders_and_beside_them(tmp_path):
     """Whatever their files are called; the name gives the id, other files are none."""
     names = ["flat.jsonl", "--a--/2026-01-31T09-05-00-123Z_x.y.jsonl", "--b--/z.jsonl", ".hidden.jsonl"]
     for name in [*names, "notes.txt", "--a--/z.jsonl.v1", "--a--/deeper/no.jsonl", "x.jsonl.tmp"]:
-        path = tmp_path / name
+        path = tmp_path / "sessions" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text_of(HEADER, *chain(1)))
-    found = {ref.id: os.path.relpath(ref.path, tmp_path) for ref in store_in(tmp_path).list()}
+    store = PiStore(str(tmp_path))
+    found = {ref.id: os.path.relpath(ref.path, store.root) for ref in store.list()}
     assert found == {"flat": names[0], "x.y": names[1], "z": names[2], ".hidden": names[3]}
+
+
+@pytest.mark.parametrize("name", ["chats/work", "sessions/--work--"])
+def test_a_session_has_one_lock_however_its_store_was_opened(tmp_path, name):
+    """By its folder, or by the one above it: whoever comes second waits."""
+    folder = tmp_path / name
+    folder.mkdir(parents=True)
+    (folder / "talk.jsonl").write_bytes(text_of(HEADER, *chain(1)))
+    ways = [SessionManager(each, wait=0) for each in (folder, folder.parent)]
+    for one, other in (ways, ways[::-1]):
+        with Session.open(one._store, one._find("talk")), pytest.raises(Held):
+            other.save("talk", [user_entry("me too")])
 
 
 def test_a_listing_tells_what_is_needed_to_know_whether_a_file_changed(tmp_path):

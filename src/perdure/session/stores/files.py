@@ -17,11 +17,6 @@ from io import FileIO
 
 from perdure.errors import NotSaved, Unreadable
 
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
-_DIRECTORY = getattr(os, "O_DIRECTORY", 0)
-_BINARY = getattr(os, "O_BINARY", 0)
-
 
 def open_beneath(root: str, relative: str, flags: int) -> FileIO:
     """Open `root/relative` if no step below `root` is a symbolic link. New files are for their owner only.
@@ -34,20 +29,15 @@ def open_beneath(root: str, relative: str, flags: int) -> FileIO:
 
 def open_to_read(root: str, relative: str) -> FileIO:
     path = os.path.join(root, relative)
-    try:
-        file = open_beneath(root, relative, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    except OSError as error:
-        raise Unreadable(path, error) from error
-    try:
-        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return file
-        raise Unreadable(path, "not a regular file")
-    except OSError as error:
-        file.close()
-        raise Unreadable(path, error) from error
-    except Unreadable:
-        file.close()
-        raise
+    with told(Unreadable, path):
+        file = open_beneath(root, relative, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return file
+            raise Unreadable(path, "not a regular file")
+        except BaseException:
+            file.close()
+            raise
 
 
 @contextlib.contextmanager
@@ -56,10 +46,10 @@ def _folder_of(root: str, relative: str) -> Iterator[tuple[int, str]]:
     *steps, name = relative.split(os.sep)
     if {"", os.curdir, os.pardir} & set(steps):
         raise OSError(errno.EINVAL, "it does not lie in the store", relative)
-    folder = os.open(root, os.O_RDONLY | _DIRECTORY | _CLOEXEC)
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for step in steps:
-            below = os.open(step, os.O_RDONLY | _DIRECTORY | _NOFOLLOW | _CLOEXEC, dir_fd=folder)
+            below = os.open(step, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
             above, folder = folder, below  # in this order, so that no interrupt can close one twice
             os.close(above)
         yield folder, name
@@ -71,7 +61,7 @@ def _open(folder: int, name: str, flags: int) -> FileIO:
     return FileIO(
         name,
         mode="r+" if flags & (os.O_RDWR | os.O_WRONLY) else "r",
-        opener=lambda path, _: os.open(path, flags | _NOFOLLOW | _CLOEXEC | _BINARY, 0o600, dir_fd=folder),
+        opener=lambda path, _: os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder),
     )
 
 
@@ -165,20 +155,28 @@ def set_aside(root: str, relative: str, suffix: str) -> str:
                 _sync(folder)
             return aside
         except FileExistsError:
-            continue
+            if os.path.samefile(os.path.join(root, relative), os.path.join(root, aside)):
+                return aside  # from a try that got no further
         except OSError as error:
             raise NotSaved(os.path.join(root, aside), error) from error
     raise AssertionError("unreachable")
 
 
 def move(root: str, relative: str, new_root: str, new_relative: str) -> None:
-    """A file to another folder of the same file system; on disk when this returns."""
+    """A file to another folder, on another disk too; on disk when this returns."""
     try:
         with (
             _folder_of(root, relative) as (old, name),
             _folder_of(new_root, new_relative) as (new, new_name),
         ):
-            os.rename(name, new_name, src_dir_fd=old, dst_dir_fd=new)
+            try:
+                os.rename(name, new_name, src_dir_fd=old, dst_dir_fd=new)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                _copy(old, name, new, new_name)
+                _sync(new)
+                os.unlink(name, dir_fd=old)
             _sync(new)
             _sync(old)
     except OSError as error:
@@ -192,12 +190,21 @@ def _link(folder: int, name: str, new_name: str) -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
             raise
-        with (
-            _open(folder, name, os.O_RDONLY) as file,
-            _open(folder, new_name, os.O_RDWR | os.O_CREAT | os.O_EXCL) as copy,
-        ):
+        _copy(folder, name, folder, new_name)
+
+
+def _copy(folder: int, name: str, new_folder: int, new_name: str) -> None:
+    """A whole copy under a name that is not taken, or none."""
+    with (
+        _open(folder, name, os.O_RDONLY) as file,
+        _open(new_folder, new_name, os.O_RDWR | os.O_CREAT | os.O_EXCL) as copy,
+    ):
+        try:
             write_all(copy.fileno(), read_all(file.fileno(), os.fstat(file.fileno()).st_size))
             sync_data(copy.fileno())
+        except BaseException:
+            os.unlink(new_name, dir_fd=new_folder)
+            raise
 
 
 def _write_beside(folder: int, name: str, data: bytes, *, sync: bool) -> str:
@@ -251,9 +258,7 @@ def sync_data(descriptor: int) -> None:
 
 def sync_folder(path: str) -> None:
     """Make a creation or a rename in this folder survive a power cut."""
-    if os.name == "nt":
-        return  # folders cannot be opened there
-    folder = os.open(path, os.O_RDONLY | _DIRECTORY | _CLOEXEC)
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _sync(folder)
     finally:

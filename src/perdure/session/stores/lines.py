@@ -100,34 +100,47 @@ def count(descriptor: int, start: int, end: int) -> int:
 _RECORD = re.compile(r'\{\s*"(?:type|id|parentId|timestamp)"\s*:')
 _GAP = re.compile(r"[\s\0]*")
 _END = re.compile(r"[\s\0]*(?:\{|\Z)")
+_LONGEST_SALVAGED = 8 * 2**20  # parsing what may be damaged takes many times its size
 _MOST_FAILURES = 64
 
 
-def salvage(line: bytes) -> list[bytes]:
+def salvage(line: bytes) -> tuple[list[bytes], int]:
     """The whole records inside a damaged line: between NULs, glued to each other, behind a torn one.
 
-    A record inside a record is not one: only what has the envelope of an entry, or is a header, counts, and
-    only where nothing torn is before it, or where the line ends behind it or another record begins.
+    With them how many bytes of the line are whole from its beginning on.
+
+    A record inside a record is not one. Only what has the envelope of an entry, or is a header, counts, and
+    only where nothing torn is before it, or where it does not stand as a value stands in JSON and the line
+    ends behind it or another record begins.
     """
+    if len(line) > _LONGEST_SALVAGED:
+        return [], 0
     text = line.decode("utf-8", "surrogateescape")
     decoder = json.JSONDecoder(parse_int=float)
     found: list[bytes] = []
-    at = behind = failures = 0
-    while failures < _MOST_FAILURES and (match := _RECORD.search(text, at)):
+    at = behind = failures = whole = 0
+    parsed = 4 * len(text)  # how much of failed tries is still worth its time
+    while failures < _MOST_FAILURES and parsed > 0 and (match := _RECORD.search(text, at)):
         start = match.start()
         at = start + 1
         try:
             value, end = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
             failures += 1
+            parsed -= getattr(error, "pos", len(text)) - start
             continue
-        apart = _GAP.fullmatch(text, behind, start) or _END.match(text, end)
-        if _is_record(value) and apart:
+        follows = _GAP.fullmatch(text, behind, start)
+        if _is_record(value) and (
+            follows or (_END.match(text, end) and not text[:start].rstrip().endswith((":", ",", "[")))
+        ):
             found.append(text[start:end].encode("utf-8", "surrogateescape"))
+            if follows and whole == behind:
+                whole = end
             at = behind = end
         else:
             failures += 1
-    return found
+            parsed -= end - start
+    return found, len(text[:whole].encode("utf-8", "surrogateescape"))
 
 
 def _is_record(value: Any) -> bool:

@@ -7,7 +7,6 @@ generation that grows with every holder.
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 import weakref
@@ -66,7 +65,23 @@ class Lock:
         except FileNotFoundError:
             return False
 
+    @property
+    def is_this_process(self) -> bool:
+        return os.getpid() == self._pid
+
     def release(self) -> None:
+        try:
+            # Unlocked by name and not by the close alone: a child that another thread forked in the
+            # meantime may share the descriptor, and must not hold the lock for us.
+            if not self._file.closed and self.is_this_process:
+                _unlock(self._file)
+        except OSError:
+            pass  # then the close does it
+        finally:
+            self._file.close()
+
+    def let_go(self) -> None:
+        """Close a forked child's copy, which leaves the parent's lock alone."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -79,8 +94,11 @@ class Lock:
 def holder(root: str, relative: str) -> int | None:
     """The process that holds the lock now; 0 if one does that does not say which; None if nobody does."""
     try:
-        with files.open_beneath(root, relative, os.O_RDWR) as file:
-            return None if _try(file) else _holder(file)[0] or 0
+        with files.open_beneath(root, relative, os.O_RDONLY) as file:
+            if not _try(file, shared=True):  # shared: two that only ask are not in each other's way
+                return _holder(file)[0] or 0
+            _unlock(file)
+            return None
     except OSError:
         return None
 
@@ -89,31 +107,28 @@ _held: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 def _let_go_in_child() -> None:
-    """A forked child shares the parent's lock; closing its copy leaves the parent's alone."""
     for lock in list(_held):
-        lock.release()
+        lock.let_go()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_let_go_in_child)
 
 
-def _try(file: FileIO) -> bool:
+def _try(file: FileIO, *, shared: bool = False) -> bool:
+    import fcntl
+
     try:
-        if os.name == "nt":
-            import msvcrt
-
-            os.lseek(file.fileno(), 1 << 30, os.SEEK_SET)  # far from the text, which others must still read
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        else:
-            import fcntl
-
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):
-            return False
-        raise
+        fcntl.flock(file.fileno(), (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
     return True
+
+
+def _unlock(file: FileIO) -> None:
+    import fcntl
+
+    fcntl.flock(file.fileno(), fcntl.LOCK_UN)
 
 
 def _holder(file: FileIO) -> tuple[int | None, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from io import FileIO
 
 from perdure.errors import Conflict, NotSaved, Unreadable
@@ -61,10 +62,15 @@ class AppendLog:
                 self._file.close()
                 raise NotSaved(self.path, error) from error
 
+    def replaced(self) -> None:
+        """Its holder put another file in its place: what is at the path now is the log."""
+        self._file.close()
+
     def refresh(self) -> None:
         """Take the file as it is now, grown or replaced."""
-        if self._file.closed or self._size_at_path() is None:
-            self._file.close()
+        if not self._file.closed and self._size_at_path() is None:
+            raise Conflict(self.path, self._rescue())  # once: the next call takes what is at the path
+        if self._file.closed:
             self._file = self._open()
         self._settle()
         self.size = os.fstat(self.fileno()).st_size
@@ -78,6 +84,9 @@ class AppendLog:
         try:
             file = files.open_beneath(self._root, self._relative, os.O_RDWR | os.O_APPEND)
             own = os.fstat(file.fileno())
+            if not stat.S_ISREG(own.st_mode):
+                file.close()
+                raise NotSaved(self.path, "not a regular file")
             self._identity = own.st_ino, own.st_dev  # which never changes while the file is open
             return file
         except OSError as error:
@@ -143,6 +152,7 @@ class AppendLog:
                 files.create(self._root, self._relative, saved)
                 self._file.close()
                 return "was deleted while in use; all that was saved is back in its place"
+            self._file.close()
             self.size = _NEVER  # nothing more is written here until somebody has looked at the new file
             if self._starts_with(saved):
                 return "was replaced while in use; the new file holds all that was saved"

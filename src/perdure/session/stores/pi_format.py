@@ -8,18 +8,21 @@ Lines without one are other programs', and fine. In files of others a `crc` mean
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
 
 from perdure.errors import NotSaved
-from perdure.session.entry import Entry, decode, dumps, loads, placed
+from perdure.session.entry import Entry, decode, placed
+from perdure.session.record import dumps, loads
 from perdure.session.stores import NOT_A_RECORD, Header, Problem, lines
 
 VERSION = 3
 _WRITER = "perdure"
 _TRAILER = len(b',"crc":"00000000"}')
+_LONGEST_FOLDER = 240
 _NAME = re.compile(r"(\d{4}-\d\d-\d\dT)(\d\d)-(\d\d)-(\d\d)-(\d{3}Z)_(.+)")
 
 
@@ -32,7 +35,10 @@ def file_name(header: Header) -> str:
 
 def folder_name(cwd: str) -> str:
     """The folder of one project's sessions: `--home-me-code--`."""
-    return "--" + re.sub(r"[/\\:]", "-", re.sub(r"^[/\\]", "", cwd)) + "--"
+    name = re.sub(r"[/\\:]", "-", re.sub(r"^[/\\]", "", cwd))
+    if len(encoded := os.fsencode(name)) > _LONGEST_FOLDER:  # than a file system's names can be
+        name = os.fsdecode(encoded[: _LONGEST_FOLDER - 9]) + f"-{crc32(encoded):08x}"
+    return f"--{name}--"
 
 
 def header_from_name(name: str) -> Header:
@@ -156,33 +162,64 @@ class Reader:
             text = text.strip(b" \t\r")
         if number == 1:
             text = text.removeprefix(b"\xef\xbb\xbf")
+        if not text:
+            return
+        if b"{" not in text:  # most of what is no record is told without the price of parsing it
+            nuls = not text.strip(b"\0")
+            self._problem(
+                number, f"a run of {len(text)} NUL bytes; left out" if nuls else _no_record("no object")
+            )
+            return
         try:
-            entry = self._checked(text, number) if self.checksums else decode(text)
+            self._add(self._checked(text, number) if self.checksums else decode(text), number)
+            return
         except ValueError as error:
             reason = str(error)  # the error itself holds on to the whole text
+        pieces, _ = lines.salvage(text)
+        for piece in pieces:
+            self._piece(piece, number)
+        if pieces:
+            self._problem(number, _saved(len(pieces)))
         else:
-            if entry.id and entry.type != "session" and self._plain:
-                self.entries.append(entry)
-            else:
-                self._special(entry, number)
-            return
-        self._damaged(text, number, reason)
+            self._problem(number, _no_record(reason))
 
-    def take_rest(self, text: bytes | None, number: int) -> bool:
-        """What follows the last newline. True if it was a whole line but for that newline.
+    def take_rest(self, text: bytes | None, number: int) -> int:
+        """What follows the last newline. Returns how much of it was taken: whole records from its beginning.
 
         No beginning of a JSON object is itself one, so a record that parses is complete: its writer only
         left out the newline. Anything else is still being written, or was torn.
         """
-        entries, problems = len(self.entries), len(self.problems)
-        if text and text.strip()[-1:] == b"}":
-            self.take(text, number)
-            if len(self.entries) > entries or len(self.problems) == problems:
-                return True
-        del self.problems[problems:]
-        size = "more than 64 MB" if text is None else f"{len(text)} bytes"
-        self._problem(number, f"the last line is unfinished ({size}); left out")
-        return False
+        if text is None:
+            self._problem(number, f"the last line is longer than {lines.LONGEST >> 20} MB; left out")
+            return 0
+        whole_text = text.strip(b" \t\r")
+        try:
+            self._add(self._checked(whole_text, number) if self.checksums else decode(whole_text), number)
+            return len(text)
+        except ValueError:
+            pieces, whole = lines.salvage(text)
+        if not whole:
+            self._problem(number, f"the last line is unfinished ({len(text)} bytes); left out")
+            return 0
+        for piece in pieces:
+            self._piece(piece, number)
+        if text[whole:].strip(b" \t\r"):
+            self._problem(number, f"the last line is unfinished ({len(text) - whole} bytes); left out")
+            return whole
+        self._problem(number, _saved(len(pieces)))
+        return len(text)
+
+    def _piece(self, piece: bytes, number: int) -> None:
+        try:
+            self._add(self._checked(piece, number) if self.checksums else decode(piece), number)
+        except ValueError as error:
+            self._problem(number, _no_record(str(error)))
+
+    def _add(self, entry: Entry, number: int) -> None:
+        if entry.id and entry.type != "session" and self._plain:
+            self.entries.append(entry)
+        else:
+            self._special(entry, number)
 
     def _special(self, entry: Entry, number: int) -> None:
         """A header, the first entry where there was none, one of an old version, one without an id."""
@@ -214,11 +251,12 @@ class Reader:
             fields.get("parentSession", ""),
         )
         version = record.get("version", 1)
-        self.version = version if isinstance(version, int) else VERSION
         self.checksums = record.get("writer") == _WRITER
+        # A file of ours was never of an old version, whatever a flipped bit makes of the number.
+        self.version = version if isinstance(version, int) and not self.checksums else VERSION
         if self.checksums or "crc" in record:
             self._checked(entry.line, number)
-        if self.version > VERSION:
+        if self.version > VERSION:  # read, and written to, as far as this version knows it
             self._problem(number, f"written by a newer version of the format ({self.version})")
 
     def _checked(self, text: bytes, number: int) -> Entry:
@@ -232,21 +270,6 @@ class Reader:
         if whole or sum(a != b for a, b in zip(trailer, expected, strict=False)) == 1:
             self._problem(number, "its checksum does not match; it may not say what was written")
         return decode(text, _TRAILER) if whole else entry
-
-    def _damaged(self, text: bytes, number: int, reason: str) -> None:
-        if not text:
-            return
-        if not text.strip(b"\0"):
-            self._problem(number, f"a run of {len(text)} NUL bytes; left out")
-            return
-        pieces = lines.salvage(text)
-        for piece in pieces:
-            self._special(self._checked(piece, number) if self.checksums else decode(piece), number)
-        if pieces:
-            several = "s" if len(pieces) > 1 else ""
-            self._problem(number, f"damaged; {len(pieces)} whole record{several} saved from it")
-        else:
-            self._problem(number, f"not a record ({reason[:80]}); left out")
 
     def _problem(self, number: int, reason: str) -> None:
         self.problems.append(Problem(self.path, number, reason))
@@ -269,6 +292,14 @@ class Reader:
             return entry
         kept = self.entries[index - 1].id if 1 <= index <= len(self.entries) else entry.id
         return decode(dumps({**record, "firstKeptEntryId": kept}))
+
+
+def _no_record(reason: str) -> str:
+    return f"not a record ({reason[:80]}); left out"
+
+
+def _saved(pieces: int) -> str:
+    return f"damaged; {pieces} whole record{'s' if pieces > 1 else ''} saved from it"
 
 
 def _renamed_hook_message(entry: Entry) -> Entry:

@@ -9,14 +9,17 @@ append, and then the original stays beside it.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Self
 
-from perdure.errors import Conflict, InvalidId, NotSaved, Unreadable
+from perdure.errors import Conflict, InvalidId, NotSaved, Unreadable, UsageError
 from perdure.session import ids, trash
-from perdure.session.entry import Entry, dumps, loads
+from perdure.session.entry import Entry
+from perdure.session.record import dumps, loads
 from perdure.session.stores import (
     START,
     Cursor,
@@ -47,6 +50,8 @@ class PiStore:
         durability: Durability = "power",
     ) -> None:
         """With a `sessions_dir` of its own, the store has no folders for projects."""
+        if durability not in ("power", "process"):
+            raise UsageError(f"Unknown durability {durability!r}", "it is 'power' or 'process'")
         self.home = home
         self.root = sessions_dir or os.path.join(home, "sessions")
         self._by_project = sessions_dir is None
@@ -144,15 +149,28 @@ class PiStore:
         with self._lock(ref, 0):
             relative = self._relative(ref)
             folder, name = os.path.split(relative)
-            beside = (each for each in files.names(self.root, folder) if each.startswith(f"{name}."))
-            names = [relative, *(os.path.join(folder, each) for each in sorted(beside))]
-            trash.discard(self.home, ref.id, self.name, self.root, names)
+            beside = (
+                os.path.join(folder, each)
+                for each in sorted(files.names(self.root, folder))
+                if each.startswith(f"{name}.") and not each.endswith(".jsonl")
+            )
+            names = [*beside, relative]  # the session itself last: until then it is all still there
+            trash.discard(self._home(ref), ref.id, self.name, self.root, names)
 
     def holder(self, ref: Found) -> int | None:
-        return holder(self.home, _lock_name(ref.id))
+        return holder(self._home(ref), _lock_name(ref.id))
 
     def _lock(self, ref: Found, wait: float) -> Lock:
-        return Lock(self.home, _lock_name(ref.id), ref.id, wait)
+        return Lock(self._home(ref), _lock_name(ref.id), ref.id, wait)
+
+    def _home(self, ref: Found) -> str:
+        """Where a session's lock and trash are. It follows from where its file is, and from nothing else:
+        however a store was opened, a session has one lock."""
+        folder = os.path.dirname(os.path.join(self.root, self._relative(ref)))
+        above, name = os.path.split(folder)
+        if name.startswith("--") and name.endswith("--") and os.path.basename(above) == "sessions":
+            return os.path.dirname(above)
+        return self.home if folder == self.root else folder
 
     def _relative(self, ref: Found) -> str:
         """The session's file as named from the root. Whatever a caller calls a session, it is in there."""
@@ -211,9 +229,9 @@ class PiStore:
         for batch in forward:
             number = reader.take_all(batch, number)
         offset = forward.offset
-        if forward.rest != b"" and reader.take_rest(forward.rest, number + 1):
+        if forward.rest != b"" and (taken := reader.take_rest(forward.rest, number + 1)):
             number += 1
-            offset += len(forward.rest or b"")
+            offset += taken
         tail = _tail(descriptor, offset)
         entries = reader.count + len(reader.entries)
         return reader, Cursor(offset, number, status.st_ino, tail, entries, reader.last)
@@ -224,6 +242,7 @@ class PiWriter:
         self._store = store
         self._ref = ref
         self._lock = lock
+        self._turn = threading.RLock()  # threads that share a writer take turns
         self._version = pi_format.VERSION
         self._checksums = False
         self._needs_header = True
@@ -237,11 +256,11 @@ class PiWriter:
         self._behind = after.offset != self._log.size  # whether there is more than this writer was told of
 
     def catch_up(self) -> Page:
-        with files.told(NotSaved, self._ref.path):
+        with self._turn, files.told(NotSaved, self._ref.path):
             return self._catch_up()
 
     def append(self, entries: Sequence[Entry]) -> Cursor:
-        with files.told(NotSaved, self._ref.path):
+        with self._turn, files.told(NotSaved, self._ref.path):
             return self._append(entries)
 
     def _catch_up(self) -> Page:
@@ -284,8 +303,15 @@ class PiWriter:
         return self._cursor
 
     def release(self) -> None:
-        self._log.close()
-        self._lock.release()
+        """Give the right to write back. A forked child never had it, and only closes what it inherited."""
+        with self._turn if self._lock.is_this_process else contextlib.nullcontext():
+            self._release()
+
+    def _release(self) -> None:
+        try:
+            self._log.close()
+        finally:
+            self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -317,6 +343,7 @@ class PiWriter:
         self._log.check()  # what is replaced is what was read
         files.set_aside(store.root, relative, f"v{self._version}")
         files.replace(store.root, relative, text)
+        self._log.replaced()
         self.catch_up()
 
 

@@ -1,0 +1,99 @@
+"""One JSON object and its bytes: read as leniently as can be, written in one way, never changed unasked.
+
+msgspec reads almost every record. What it refuses and JSON allows (lone surrogates, numbers out of
+range, NaN) goes through the standard library; what neither reads is no record, and ValueError says why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes it does not read."""
+
+_encode = msgspec.json.Encoder().encode
+_members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def dumps(value: Any) -> bytes:
+    """Compact JSON in UTF-8. A lone surrogate is written as its escape, NaN and infinities as null."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        text = json.dumps(msgspec.to_builtins(value))
+        finite = json.loads(text, parse_constant=lambda _: None)
+        return json.dumps(finite, ensure_ascii=False, separators=(",", ":")).encode(
+            "utf-8", "backslashreplace"
+        )
+
+
+def loads(raw: bytes) -> dict[str, Any]:
+    """One JSON object, read as leniently as the standard library can. ValueError says why not."""
+    try:
+        value = msgspec.json.decode(raw)
+    except REFUSED:
+        try:
+            value = json.loads(raw.decode("utf-8", "replace"), parse_int=_int)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"not an object but {type(value).__name__}")
+    return value
+
+
+def canonical(record: dict[str, Any]) -> bytes:
+    """The same bytes for records that say the same, however they are written.
+
+    Neither spacing, escapes and the order of members count, nor whether a whole number is written as 1 or
+    1.0, which other languages do not tell apart. True is not 1.
+    """
+    return json.dumps(_whole(record), sort_keys=True).encode()
+
+
+def members(raw: bytes) -> Mapping[str, bytes]:
+    """The top-level members of an object, each value as the bytes it was written with."""
+    try:
+        return {key: bytes(value) for key, value in _members_decoder.decode(raw).items()}
+    except REFUSED:
+        pass
+    try:
+        return _members_of(raw.decode("utf-8", "surrogateescape"))
+    except (RecursionError, IndexError):
+        raise ValueError("nested too deeply, or no object") from None
+
+
+def _members_of(text: str) -> Mapping[str, bytes]:
+    members = {}
+    scan = json.JSONDecoder(parse_int=_int).raw_decode
+    at = _skip(text, text.index("{") + 1)
+    while text[at] != "}":
+        key, at = scan(text, at)
+        start = _skip(text, _skip(text, at) + 1)  # past the colon
+        _, at = scan(text, start)
+        members[key] = text[start:at].encode("utf-8", "surrogateescape")
+        at = _skip(text, at)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+    return members
+
+
+def _skip(text: str, at: int) -> int:
+    while text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _whole(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_whole(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _int(digits: str) -> int | float:
+    return int(digits) if len(digits) < 4300 else float(digits)  # the interpreter's own limit
