@@ -46,6 +46,14 @@ def test_the_readmes_example_prints_what_the_readme_shows(tmp_path):
     assert run(sys.executable, "-c", example, cwd=tmp_path) == shown
 
 
+def test_the_librarys_examples_are_one_program_that_runs(tmp_path):
+    """All blocks of the page in order, asserts included."""
+    program = "\n".join(blocks("docs/library.md", "python"))
+    printed = run(sys.executable, "-c", program, cwd=tmp_path)
+    assert "the last line is unfinished" in printed
+    assert "is held by process" in printed
+
+
 def test_the_session_formats_example_is_a_sound_session(tmp_path):
     """The lines in the document, checksums included, open without a problem."""
     (example,) = blocks("docs/session-format.md", "jsonl")

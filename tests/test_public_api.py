@@ -7,7 +7,7 @@ import pytest
 
 import perdure
 
-PUBLIC = ["PerdureError", "SessionEntry", "SessionManager", "SessionSummary"]
+PUBLIC = ["PerdureError", "Session", "SessionEntry", "SessionManager", "SessionSummary"]
 
 
 def test_the_public_names_are_these_and_no_others():

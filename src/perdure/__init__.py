@@ -6,10 +6,11 @@ and every command that does not touch a session, costs nothing.
 
 __version__ = "0.1.0"
 
-__all__ = ["PerdureError", "SessionEntry", "SessionManager", "SessionSummary"]
+__all__ = ["PerdureError", "Session", "SessionEntry", "SessionManager", "SessionSummary"]
 
 _HOME = {
     "PerdureError": ("perdure.errors", "PerdureError"),
+    "Session": ("perdure.session.session", "Session"),
     "SessionEntry": ("perdure.session.entry", "Entry"),
     "SessionManager": ("perdure.session.manager", "SessionManager"),
     "SessionSummary": ("perdure.session.manager", "SessionSummary"),
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from perdure.errors import PerdureError
     from perdure.session.entry import Entry as SessionEntry
     from perdure.session.manager import SessionManager, SessionSummary
+    from perdure.session.session import Session
 
 
 def __getattr__(name: str) -> object:

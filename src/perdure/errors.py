@@ -27,6 +27,8 @@ class PerdureError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint:
+            self.add_note(hint)  # so that a traceback, where it comes to that, says it too
 
 
 class UsageError(PerdureError):
@@ -53,7 +55,8 @@ class Ambiguous(PerdureError):
     exit_code = 3
 
     def __init__(self, text: str, candidates: Sequence[str]) -> None:
-        super().__init__(f"{len(candidates)} sessions match {text!r}", f"one of: {', '.join(candidates)}")
+        shown = ", ".join(candidates[:5]) + (", …" if len(candidates) > 5 else "")
+        super().__init__(f"{len(candidates)} sessions match {text!r}", f"one of: {shown}")
         self.candidates = tuple(candidates)
 
 
@@ -75,7 +78,7 @@ class NotSaved(PerdureError):
     def __init__(self, path: str, cause: OSError | str) -> None:
         super().__init__(
             f"Not saved: {path}: {_reason(cause)}",
-            _remedy(cause) or "try again; what was saved before is untouched",
+            _remedy(cause),
         )
 
 
@@ -98,7 +101,9 @@ def _reason(cause: OSError | str) -> str:
 
 
 def _remedy(cause: OSError | str) -> str:
-    return "" if isinstance(cause, str) else _REMEDY.get(cause.errno or 0, "")
+    if isinstance(cause, str):
+        return ""
+    return _REMEDY.get(cause.errno or 0, "try again; what was saved before is untouched")
 
 
 _REMEDY = {

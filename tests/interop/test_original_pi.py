@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
+from perdure import SessionEntry
 from perdure.errors import Conflict
 from perdure.session.entry import Unknown
 from perdure.session.manager import SessionManager, SessionSummary
@@ -654,3 +655,24 @@ def test_its_model_is_sent_the_messages_ours_would_be(requests, name):
     """As the request leaves its process: calls that never ended are answered, failed answers left out."""
     ours, sent = requests[name]
     assert sent == ours
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [{"input": 31, "output": 9}, {"input_tokens": 5}],
+    ids=["a part of it", "another provider's names"],
+)
+def test_its_command_line_goes_on_with_an_answer_whose_usage_is_not_whole(pi, manager, project, usage):
+    """It counts on members of an answer that a program here need not name: they are there all the same."""
+    id = manager.create_session()
+    prompt, answer = (
+        SessionEntry.message("user", "Go."),
+        SessionEntry.message("assistant", "Ok.", usage=usage),
+    )
+    manager.save(id, [prompt, answer])
+    pi.say("From them.", "--session", id, cwd=project)
+    stored = json.loads(manager.load_session(id)[1].raw)["message"]["usage"]
+    assert {"input", "output", "cacheRead", "cacheWrite", "totalTokens", "cost"} <= stored.keys()
+    assert stored["cost"]["total"] == 0
+    assert usage.items() <= stored.items()
+    assert len(manager.load_session(id)) >= 4

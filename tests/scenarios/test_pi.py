@@ -122,12 +122,17 @@ def test_pi_04_save_appends_only_what_is_not_there(manager):
     manager.save(id, conversation)
     manager.save(id, [*manager.load_session(id), user_entry("three")])
     SessionManager(manager_folder(manager)).save(id, [*conversation, user_entry("four")])
-    assert texts(manager.load_session(id)) == ["one", "two", "four"]
-    (path,) = files(manager_folder(manager))
-    assert [json.loads(line)["message"]["content"] for line in path.read_text().splitlines()[1:]][2:] == [
-        "three",
-        "four",
-    ]
+    assert texts(manager.load_session(id)) == ["one", "two", "three", "four"]
+
+
+def test_pi_04_two_that_save_their_whole_conversation_hide_nothing_of_each_other(manager):
+    """Both know the same beginning; what each adds follows what is there when it is saved."""
+    id = manager.create_session()
+    other = SessionManager(manager_folder(manager))
+    beginning = manager.save(id, [user_entry("q1"), assistant_entry("a1")])
+    other.save(id, [*beginning, user_entry("from B"), assistant_entry("to B")])
+    manager.save(id, [*beginning, user_entry("from A")])
+    assert texts(manager.load_session(id)) == ["q1", "a1", "from B", "to B", "from A"]
 
 
 def test_pi_04_the_same_id_with_other_content_gets_a_new_id(manager):

@@ -108,11 +108,11 @@ def test_g_4_the_global_reference_is_accepted(manager):
 def test_g_4_an_unknown_id_names_the_nearest(manager):
     id = manager.create_session()
     typo = id[:5] + ("0" if id[5] != "0" else "1") + id[6:]
-    with pytest.raises(PerdureError, match=f"^Session not found: {typo}$") as caught:
+    with pytest.raises(PerdureError, match=f"^Session not found: {typo}") as caught:
         manager.load_session(typo)
     assert caught.value.exit_code == 3
     assert id in caught.value.hint
-    with pytest.raises(PerdureError, match=r"Session not found: $"):
+    with pytest.raises(PerdureError, match=r"^Session not found: "):
         manager.load_session("")
 
 

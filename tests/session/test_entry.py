@@ -155,3 +155,9 @@ def _as_read(body):
         return body
     place = {"type": body.type, "id": "a", "parentId": None, "timestamp": "t"}
     return Unknown(body.type, {**place, **{k: v for k, v in body.fields.items() if k not in place}})
+
+
+def test_no_member_of_a_record_is_taken_for_something_about_it():
+    """Whatever a record's members are called, its bytes stay its bytes."""
+    line = '{"type":"zebra","id":"a","\ufffdseal":9,"\ufffdline":"aGk=","v":"important"}'.encode()
+    assert decode(line).raw == line

@@ -1,7 +1,9 @@
 """A session that is being talked in: what it shows is what is on disk."""
 
 import os
+import threading
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -238,3 +240,93 @@ class TestOnDisk:
 
 def refuse(*_):
     raise OSError(28, "No space left on device")
+
+
+class TestSharedAndInterrupted:
+    @pytest.fixture
+    def store(self, tmp_path):
+        return PiStore(str(tmp_path))
+
+    def test_threads_that_share_a_session_lose_nothing(self, store):
+        """Each append is acknowledged and there, in one chain, whoever made it."""
+        with Session.create(store) as session:
+            acknowledged: list[str] = []
+
+            def talk(name):
+                for number in range(15):
+                    acknowledged.extend(entry.id for entry in session.append(said(f"{name}{number}")))
+
+            threads = [threading.Thread(target=talk, args=(name,)) for name in "abcd"]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            path = [entry.id for entry in session.path()]
+        assert sorted(path) == sorted(acknowledged)
+        assert [entry.id for entry in Session.view(store, session.ref).path()] == path
+        assert len(path) == 60
+
+    def test_an_interrupt_after_the_write_is_noticed(self, store, monkeypatch):
+        """The entry is on disk but nobody was told; the next append goes on behind it, here and there."""
+        with Session.create(store) as session:
+            session.append(said("one"))
+            real = tree.advanced
+
+            def interrupted(*_):
+                monkeypatch.setattr(tree, "advanced", real)
+                raise KeyboardInterrupt
+
+            monkeypatch.setattr(tree, "advanced", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                session.append(said("two"))
+            session.append(said("three"))
+            assert texts(session.path()) == ["one", "two", "three"]
+        assert texts(Session.view(store, session.ref).path()) == ["one", "two", "three"]
+
+    def test_a_reload_never_lets_go_of_the_last_copy(self, store):
+        """Deleted: put back. Replaced: kept beside. Either way it is said, and then the talk goes on."""
+        with Session.create(store) as session:
+            session.append(said("one"))
+            os.unlink(session.ref.path)
+            with pytest.raises(Conflict, match="back in its place"):
+                session.reload()
+            session.reload()
+            session.append(said("two"))
+            assert texts(session.path()) == ["one", "two"]
+            before = Path(session.ref.path).read_bytes()
+            os.unlink(session.ref.path)
+            Path(session.ref.path).write_bytes(b"")
+            with pytest.raises(Conflict, match="displaced"):
+                session.reload()
+            (kept,) = Path(session.ref.path).parent.glob("*.displaced")
+            assert kept.read_bytes() == before
+            session.reload()
+            session.append(said("anew"))
+            assert texts(session.path()) == ["anew"]
+
+    def test_a_closed_session_says_that_it_is_closed(self, store):
+        session = Session.create(store)
+        session.close()
+        with pytest.raises(PerdureError, match="not open for writing"):
+            session.append(said("too late"))
+
+    def test_entries_that_share_an_id_do_not_move_the_head(self, store, tmp_path):
+        """What the session shows before and after it is opened again is the same conversation."""
+        entries = [
+            new(said("a"), id="x", timestamp="t"),
+            new(said("b"), id="y", parent_id="x", timestamp="t"),
+            new(said("c"), id="x", parent_id="y", timestamp="t"),
+        ]
+        ref = store.create(Header("twins", "2026-01-31T09:05:00.000Z"), entries)
+        with Session.open(store, ref) as session:
+            assert texts(session.path()) == ["a", "b", "c"]
+            session.append(said("d"))
+            assert texts(session.path()) == ["a", "b", "c", "d"]
+        assert texts(Session.view(store, ref).path()) == ["a", "b", "c", "d"]
+
+    def test_a_fork_has_the_name_and_state_behind_the_head(self, store):
+        with Session.create(store) as session:
+            session.append(said("one"))
+            session.rename("a name")
+            fork = Session.view(store, session.fork())
+        assert (fork.name, texts(e for e in fork.path() if e.type == "message")) == ("a name", ["one"])

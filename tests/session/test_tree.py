@@ -138,3 +138,9 @@ def test_branches_are_the_conversations_own():
 def test_unknown_kinds_have_their_place_in_the_path():
     entries = [said("a", None), decode(b'{"type":"zebra","id":"z","parentId":"a"}'), said("b", "z")]
     assert [entry.id for entry in tree.path(entries, "b")] == ["a", "z", "b"]
+
+
+def test_an_entry_that_stands_there_again_is_where_the_talk_goes_on():
+    """The original pi, killed while it wrote a file anew: reading from either end finds the same head."""
+    entries = [said("a", None), said("b", "a"), said("c", "b"), said("a", None)]
+    assert tree.fold(entries).ends == tree.ends(reversed(entries)) == tree.Ends("a", "a")

@@ -8,12 +8,13 @@ The record is JSON in pi's form, whatever the layout on disk; a layout translate
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, get_args
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from perdure.errors import UsageError
 from perdure.session.ids import new_id, now, stamp
 from perdure.session.record import REFUSED, canonical, dumps, loads, members
 
@@ -59,14 +60,7 @@ class Assistant(Struct, frozen=True, gc=False, tag="assistant", tag_field="role"
     provider: str = ""
     model: str = ""
     usage: dict[str, Any] = msgspec.field(
-        default_factory=lambda: {
-            "input": 0,
-            "output": 0,
-            "cacheRead": 0,
-            "cacheWrite": 0,
-            "totalTokens": 0,
-            "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0},
-        }
+        default_factory=lambda: _merged(_DEFAULTS["assistant"], {})["usage"]
     )
     stop_reason: str = "stop"
     error_message: str | UnsetType = UNSET
@@ -258,6 +252,8 @@ class Entry(
                 return summary
             case SessionInfo(name=str(name)):
                 return name
+            case Unknown(type="message", fields={"message": {"content": content}}):
+                return _loose_text(content)  # of a role or a shape of its own
             case _:
                 return ""
 
@@ -269,16 +265,52 @@ class Entry(
         `fields` are the message's other members by their JSON names (`toolCallId`, `model`, …).
         """
         moment = now()
-        if role in ("assistant", "toolResult") and isinstance(content, str):
-            content = [{"type": "text", "text": content}]  # pi has blocks alone here
-        message = {"role": role, "content": content, **fields}
+        if isinstance(content, str):
+            if role in ("assistant", "toolResult"):
+                content = [{"type": "text", "text": content}]  # pi has blocks alone here
+        elif not isinstance(content, list | tuple):
+            raise UsageError(f"A message's content is text or a list of blocks, not {content!r:.40}")
+        missing = [name for name in _NEEDED.get(role, ()) if name not in fields]
+        if missing:
+            raise UsageError(
+                f"A {role} message needs {' and '.join(missing)}", "give them as keyword arguments"
+            )
+        message = {"role": role, "content": content, **_merged(_DEFAULTS.get(role, {}), fields)}
         message.setdefault("timestamp", int(moment.timestamp() * 1000))
         try:
-            known = msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(message), AnyMessage))
-        except (*_MISFIT, TypeError):
-            known = {}  # a role or a shape of its own: kept as it is
-        body = Unknown("message", {"message": {**known, **message}})
-        return new(body, id=new_id(), timestamp=stamp(moment))
+            return new(Unknown("message", {"message": message}), id=new_id(), timestamp=stamp(moment))
+        except (TypeError, RecursionError) as error:
+            raise UsageError(f"A message that JSON cannot hold: {error}") from None
+
+
+_NEEDED = {"toolResult": ("toolCallId", "toolName")}
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    # What pi itself counts on when it shows a session.
+    "assistant": {
+        "api": "",
+        "provider": "",
+        "model": "",
+        "usage": {
+            "input": 0,
+            "output": 0,
+            "cacheRead": 0,
+            "cacheWrite": 0,
+            "totalTokens": 0,
+            "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0},
+        },
+        "stopReason": "stop",
+    },
+    "toolResult": {"isError": False},
+}
+
+
+def _merged(defaults: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given, and where it says nothing the defaults, within its objects too."""
+    whole = {**defaults, **given}
+    for key, default in defaults.items():
+        if isinstance(default, dict) and isinstance(whole[key], Mapping):
+            whole[key] = _merged(default, whole[key])
+    return whole
 
 
 def new(body: Body, *, id: str = "", parent_id: str | None = None, timestamp: str = "") -> Entry:
@@ -423,6 +455,13 @@ def _loose_message(record: dict[str, Any]) -> Message | None:
     except _MISFIT:
         return None
     return Message(msgspec.structs.replace(shell, content=[_loose_block(block) for block in blocks]))
+
+
+def _loose_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else []
+    return "\n".join(b["text"] for b in blocks if isinstance(b, dict) and isinstance(b.get("text"), str))
 
 
 def _loose_block(block: Any) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from perdure.errors import Ambiguous, NotFound, PerdureError, UsageError
 from perdure.session import ids, tree
 from perdure.session.entry import Assistant, Entry, Message, ToolCall, content_of, decode, placed
+from perdure.session.session import Session
 from perdure.session.stores import Cursor, Durability, Found, Header, Page, Store, home_of, open_store
 
 _LONGEST_TITLE = 200
@@ -22,9 +24,12 @@ class SessionSummary(NamedTuple):
     """When somebody last said something; before that, when it was made."""
     message_count: int
     status: str
-    """active: a process is talking in it. interrupted: the last word waits for an answer. idle: neither."""
+    """active: a process is talking in it. interrupted: the last word waits for an answer. idle: neither.
+    unreadable: its file cannot be opened."""
     problem: str | None
-    """Why the session, or a part of it, cannot be read."""
+    """Why the session, or a part of it, cannot be read: the first reason, and how many more there are."""
+    cwd: str
+    """The directory of its project."""
 
 
 class _Seen(NamedTuple):
@@ -50,6 +55,8 @@ class SessionManager:
         durability: Durability = "power",
         wait: float = 10.0,
     ) -> None:
+        if not isinstance(wait, int | float) or wait < 0:
+            raise UsageError(f"wait is a number of seconds, not {wait!r}")
         self._store = _store(sessions_dir, durability)
         self._wait = wait
         self._refs: dict[str, Found] = {}
@@ -71,8 +78,9 @@ class SessionManager:
     def save(self, session_id: str, entries: Iterable[Entry]) -> list[Entry]:
         """Append what is not there yet, in order; all of it durable when this returns, or none.
 
-        An entry without a parent follows the one before it. One whose id is there already is skipped if it
-        says the same, and gets a new id if it does not. Returns the entries as they stand in the session.
+        An entry without a parent follows the last entry of the session, whoever wrote that. One whose id is
+        there already is skipped if it says the same, and gets a new id if it does not. Returns the entries as
+        they stand in the session.
         """
         given = _checked(entries)
         ref = self._find(session_id)
@@ -87,6 +95,15 @@ class SessionManager:
         seen.ids.update(entry.id for entry in fresh)
         self._seen[ref.id] = _Seen(cursor, seen.ids, tree.advanced(seen.ends, fresh))
         return placed_entries
+
+    def open_session(self, session_id: str) -> Session:
+        """A session to talk in, held until it is closed: appends, branches, forks, names, labels, and what a
+        model would be sent. Raises `Held` while another process holds it."""
+        return Session.open(self._store, self._find(session_id), wait=self._wait)
+
+    def view_session(self, session_id: str) -> Session:
+        """The same to look at only, also while another process talks in it."""
+        return Session.view(self._store, self._find(session_id))
 
     def list_sessions(self) -> list[SessionSummary]:
         """Every session, the one last talked in first. A broken one is listed with its problem."""
@@ -137,9 +154,9 @@ class SessionManager:
                     every.append(here[id])
                     if id in doubtful:
                         fresh.append(here[id])
-                    parent = seen.ends.tip if id == seen.ends.head else id
                     continue
-                id = renamed[id] = ids.new_id()
+                renamed[id] = ids.new_id()
+                id = renamed[id]
             above = parent if entry.parent_id is None else renamed.get(entry.parent_id, entry.parent_id)
             if above is not None and above not in seen.ids and above not in here:
                 hint = "without a parent (parent_id=None) it would follow the session's last entry"
@@ -165,7 +182,7 @@ class SessionManager:
         try:
             page = self._store.read(ref)
         except PerdureError as error:
-            return SessionSummary(ref.id, "", "", 0, "unreadable", error.message)
+            return SessionSummary(ref.id, "", "", 0, "unreadable", error.message, "")
         folded = tree.fold(page.entries)
         messages = [entry for entry in folded.entries if entry.type == "message"]
         said = [entry for entry in messages if entry.role in ("user", "assistant")]
@@ -180,7 +197,8 @@ class SessionManager:
             timestamp or page.header.timestamp,
             len(messages),
             "active" if active else "interrupted" if _waits(messages) else "idle",
-            problems[0] if problems else None,
+            _first(problems),
+            page.header.cwd,
         )
 
 
@@ -188,7 +206,10 @@ def _store(sessions_dir: str | os.PathLike[str] | None, durability: Durability) 
     home = home_of("pi")
     if sessions_dir is None:
         return open_store("pi", home, durability=durability)
-    own = os.path.realpath(os.path.expanduser(os.fspath(sessions_dir)))
+    folder = os.fspath(sessions_dir)
+    if "\0" in folder:
+        raise UsageError(f"Not a folder's name: {folder!r:.60}")
+    own = os.path.realpath(os.path.expanduser(folder))
     usual = os.path.realpath(os.path.join(home, "sessions"))
     return open_store("pi", home if own == usual else own, sessions_dir=own, durability=durability)
 
@@ -242,7 +263,17 @@ def _waits(messages: list[Entry]) -> bool:
     )
 
 
+def _first(problems: Sequence[str]) -> str | None:
+    if len(problems) < 2:
+        return problems[0] if problems else None
+    return f"{problems[0]} (and {len(problems) - 1} more)"
+
+
+_NOT_SHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
 def _one_line(text: str) -> str:
-    shown = " ".join(text.split())
+    """Fit to be shown: no line break, no escape sequence, nothing that turns the reading direction."""
+    shown = _NOT_SHOWN.sub("", " ".join(text.split()))
     shown = shown if len(shown) <= _LONGEST_TITLE else shown[: _LONGEST_TITLE - 1] + "…"
     return shown.encode("utf-8", "replace").decode("utf-8")

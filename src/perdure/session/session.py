@@ -17,7 +17,7 @@ from msgspec import UNSET
 
 from perdure.errors import PerdureError
 from perdure.session import context, ids, tree
-from perdure.session.entry import Body, Entry, Label, SessionInfo, new
+from perdure.session.entry import Body, Entry, Label, SessionInfo, new, placed
 from perdure.session.stores import Found, Header, Problem, Store, Writer
 
 
@@ -100,12 +100,12 @@ class Session:
         """What a model would be sent now."""
         return context.build(self.path())
 
-    def append(self, *bodies: Body) -> list[Entry]:
-        """New entries behind the head, durable when this returns."""
+    def append(self, *bodies: Body | Entry) -> list[Entry]:
+        """New entries behind the head, durable when this returns. An entry given here gets its place here."""
         with self._turn:
             return self._append(bodies)
 
-    def _append(self, bodies: Sequence[Body]) -> list[Entry]:
+    def _append(self, bodies: Sequence[Body | Entry]) -> list[Entry]:
         if self._writer is None:
             raise PerdureError(f"Session {self.id} is not open for writing", "open it with Session.open")
         if self._unsure:
@@ -114,7 +114,12 @@ class Session:
         made: list[Entry] = []
         parent = self._ends.tip
         for body, id in zip(bodies, ids.new_ids(len(bodies)), strict=True):
-            made.append(new(body, id=id, parent_id=parent, timestamp=moment))
+            if isinstance(body, Entry):
+                id = body.id or id
+                entry = placed(body, id=id, parent_id=parent, timestamp=body.timestamp or moment)
+            else:
+                entry = new(body, id=id, parent_id=parent, timestamp=moment)
+            made.append(entry)
             parent = id
         self._unsure = True
         try:

@@ -679,3 +679,44 @@ def test_a_flipped_bit_looks_the_same_from_the_end(every_flip):
         if back[::-1] != page.entries or behind_header[0] != behind_header[1]:
             different.append((at, problems, page.problems))
     assert different == []
+
+
+# --- what a hard look found -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", [b'{"type":"mess', b"\0\0\0", b"  ", b"}"])
+def test_a_whole_record_before_a_torn_one_is_there_before_and_after_the_next_append(tmp_path, end):
+    """On the last line, too: the next entry follows it, and nothing comes back as a side branch."""
+    store, ref = put(tmp_path, text_of(HEADER, *chain(2))[:-1] + end)
+    manager = SessionManager(tmp_path)
+    assert [entry.text for entry in manager.load_session(ref.id)] == ["text 1", "text 2"]
+    manager.save(ref.id, [user_entry("three")])
+    assert [entry.text for entry in manager.load_session(ref.id)] == ["text 1", "text 2", "three"]
+    assert [entry.text for entry in Session.view(store, ref).path()] == ["text 1", "text 2", "three"]
+
+
+def test_a_line_torn_at_any_byte_invents_no_entry(tmp_path):
+    """Also where it holds what looks like one, and is torn right behind that."""
+    inner = said("m9", None, "never said")
+    line = b'{"type":"custom","id":"m2","parentId":"m1","timestamp":"%b","customType":"x","data":[%b,%b]}'
+    line %= STAMP.encode(), inner, inner
+    store, ref = put(tmp_path, b"")
+    for size in range(len(line)):
+        Path(ref.path).write_bytes(text_of(HEADER, *chain(1)) + line[:size])
+        assert [entry.text for entry in store.read(ref).entries] == ["text 1"]
+
+
+def test_a_flipped_bit_in_the_version_does_not_flatten_the_tree(tmp_path):
+    """A file of ours was never of version 1, whatever its header says now."""
+    store, ref = put(tmp_path, (GOLDEN / "ours.jsonl").read_bytes())
+    before = Session.view(store, ref).entries
+    Path(ref.path).write_bytes(Path(ref.path).read_bytes().replace(b'"version":3', b'"version":1', 1))
+    assert Session.view(store, ref).entries == before
+    assert [problem.line for problem in store.read(ref).problems] == [1]
+
+
+def test_a_long_damaged_line_costs_little(tmp_path):
+    """However many beginnings of records it holds, it is read through a few times at most."""
+    line = b'{"type":"x","id":' * 200_000
+    store, ref = put(tmp_path, text_of(HEADER, *chain(1), line, said("m2", "m1", "text 2")))
+    assert [entry.text for entry in store.read(ref).entries] == ["text 1", "text 2"]

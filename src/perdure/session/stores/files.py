@@ -105,8 +105,9 @@ def new_folder(root: str, relative: str) -> bool:
 def remove_folder(root: str, relative: str, *names: str) -> None:
     """Take back a folder made by `new_folder` and these files in it. One that holds anything else stays."""
     with contextlib.suppress(OSError), _folder_of(root, os.path.join(relative, "")) as (folder, _):
-        if sorted(os.listdir(folder)) == sorted(names):
-            for name in names:
+        there = set(os.listdir(folder))
+        if there <= set(names):
+            for name in there:
                 os.unlink(name, dir_fd=folder)
             with _folder_of(root, relative) as (parent, own_name):
                 os.rmdir(own_name, dir_fd=parent)

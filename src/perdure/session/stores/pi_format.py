@@ -174,7 +174,7 @@ class Reader:
             self._add(self._checked(text, number) if self.checksums else decode(text), number)
             return
         except ValueError as error:
-            reason = str(error)  # the error itself holds on to the whole text
+            reason = _why(error)  # not the error itself, which holds on to the whole text
         pieces, _ = lines.salvage(text)
         for piece in pieces:
             self._piece(piece, number)
@@ -213,7 +213,7 @@ class Reader:
         try:
             self._add(self._checked(piece, number) if self.checksums else decode(piece), number)
         except ValueError as error:
-            self._problem(number, _no_record(str(error)))
+            self._problem(number, _no_record(_why(error)))
 
     def _add(self, entry: Entry, number: int) -> None:
         if entry.id and entry.type != "session" and self._plain:
@@ -292,6 +292,11 @@ class Reader:
             return entry
         kept = self.entries[index - 1].id if 1 <= index <= len(self.entries) else entry.id
         return decode(dumps({**record, "firstKeptEntryId": kept}))
+
+
+def _why(error: ValueError) -> str:
+    """Without the decoder's own idea of lines: there is one line number in a problem."""
+    return getattr(error, "msg", None) or str(error)
 
 
 def _no_record(reason: str) -> str:
