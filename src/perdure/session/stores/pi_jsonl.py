@@ -260,8 +260,11 @@ class PiWriter:
             return self._catch_up()
 
     def append(self, entries: Sequence[Entry]) -> Cursor:
-        with self._turn, files.told(NotSaved, self._ref.path):
-            return self._append(entries)
+        with self._turn:
+            try:
+                return self._append(entries)
+            except OSError as error:
+                raise NotSaved(self._ref.path, error) from error
 
     def _catch_up(self) -> Page:
         self._log.refresh()
