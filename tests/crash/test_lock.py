@@ -14,6 +14,7 @@ from perdure.session.entry import Entry
 from perdure.session.manager import SessionManager
 from perdure.session.session import Session
 from perdure.session.stores import Found, Store
+from perdure.session.stores.lock import Lock
 from tests.crash.killing import Child, Gate, Report, alone, check_chain, message, store_in, texts_in
 
 CROWD = 16
@@ -307,3 +308,14 @@ def at_once(gate: Gate, work: Any) -> list[Any]:
     finally:
         for child in children:
             child.__exit__()
+
+
+def test_a_released_lock_is_free_whoever_still_has_its_descriptor(tmp_path):
+    """A child that another thread forked at the wrong moment shares it; it must not hold the lock for us."""
+    lock = Lock(str(tmp_path), "locks/x.lock", "x", wait=0)
+    shared = os.dup(lock._file.fileno())
+    try:
+        lock.release()
+        Lock(str(tmp_path), "locks/x.lock", "x", wait=0).release()
+    finally:
+        os.close(shared)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.errors import UsageError
 from perdure.session.entry import (
     Assistant,
     Entry,
@@ -161,3 +162,34 @@ def test_no_member_of_a_record_is_taken_for_something_about_it():
     """Whatever a record's members are called, its bytes stay its bytes."""
     line = '{"type":"zebra","id":"a","\ufffdseal":9,"\ufffdline":"aGk=","v":"important"}'.encode()
     assert decode(line).raw == line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fields", "said"),
+    [
+        (("toolResult", "42"), {"toolCallId": "c"}, "toolResult message needs toolName"),
+        (("assistant", None), {}, "text or a list of blocks"),
+        (("user", b"bytes"), {}, "text or a list of blocks"),
+        (("user", "x"), {"details": object()}, "JSON cannot hold"),
+    ],
+)
+def test_a_message_that_cannot_be_one_is_refused_in_a_sentence(arguments, fields, said):
+    """Before it is anywhere near a file, and with what is missing."""
+    with pytest.raises(UsageError, match=said):
+        Entry.message(*arguments, **fields)
+
+
+def test_an_answer_has_all_that_the_original_counts_on():
+    """Whatever part of its usage was given; and no two answers share their defaults."""
+    first = loads(Entry.message("assistant", "ok", usage={"input": 3, "cost": {"total": 1}}).raw)["message"]
+    assert first["usage"]["input"] == 3
+    assert first["usage"]["output"] == 0
+    assert first["usage"]["cost"] == {"total": 1, "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}
+    second = loads(Entry.message("assistant", "ok").raw)["message"]
+    assert second["usage"]["cost"]["total"] == 0
+    assert Assistant([]).usage == second["usage"]
+
+
+@pytest.mark.parametrize("content", ["so be it", [{"type": "text", "text": "so be it"}, {"type": "odd"}]])
+def test_the_text_of_a_message_of_any_role_can_be_read(content):
+    assert Entry.message("oracle", content).text == "so be it"

@@ -167,3 +167,50 @@ def _with(entry: SessionEntry, value: bytes) -> SessionEntry:
 
 def _refuse(*_):
     raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_title_is_fit_to_be_shown(manager):
+    """No escape sequence, no control character, nothing that turns the reading direction, on one line."""
+    id = manager.create_session()
+    manager.save(id, [user_entry("\x1b]0;own\x07 red\x9b31m \u202eevil\u2066\n two\ud800")])
+    (summary,) = manager.list_sessions()
+    assert summary.title == "]0;own red31m evil two?"
+
+
+def test_a_summary_names_the_first_problem_and_counts_the_others(manager, tmp_path):
+    id = manager.create_session()
+    manager.save(id, [user_entry("x")])
+    with open(manager._find(id).path, "ab") as file:
+        file.write(b"bad\nworse\nworst\n")
+    (summary,) = manager.list_sessions()
+    assert summary.problem is not None
+    assert "line 3: not a record (no object); left out (and 2 more)" in summary.problem
+
+
+def test_a_delete_that_failed_leaves_no_trace(manager, tmp_path, monkeypatch):
+    """The session is where it was, and the trash does not pretend otherwise."""
+    id = manager.create_session()
+    manager.save(id, [user_entry("x")])
+    for call in ("write", "rename"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, lambda *_, **__: _refuse())
+            with pytest.raises(NotSaved):
+                manager.delete_session(id)
+        assert texts(manager.load_session(id)) == ["x"]
+        assert list((tmp_path / "trash").iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [{"wait": "long"}, {"wait": -1}, {"sessions_dir": "a\0b"}])
+def test_wrong_settings_are_refused_at_once(arguments):
+    with pytest.raises(UsageError):
+        SessionManager(**arguments)
+
+
+def test_a_session_is_opened_to_talk_in_and_to_look_at(manager):
+    """The two ways to more than messages, by any beginning of the id."""
+    id = manager.create_session()
+    with manager.open_session(id[:6]) as session:
+        (entry,) = session.append(user_entry("x"))
+        assert manager.list_sessions()[0].status == "active"
+        assert manager.view_session(id).path() == [entry]
+    assert manager.view_session(id).path() == manager.load_session(id) == [entry]
