@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from perdure.session.entry import Entry
 from perdure.session.manager import SessionManager
 from perdure.session.session import Session
 from perdure.session.stores import Found, Store
-from perdure.session.stores.lock import Lock
+from perdure.session.stores.lock import Lock, Turns
 from tests.crash.killing import Child, Gate, Report, alone, check_chain, message, store_in, texts_in
 
 CROWD = 16
@@ -319,3 +320,38 @@ def test_a_released_lock_is_free_whoever_still_has_its_descriptor(tmp_path):
         Lock(str(tmp_path), "locks/x.lock", "x", wait=0).release()
     finally:
         os.close(shared)
+
+
+def test_a_child_forked_while_a_thread_had_its_turn_does_not_wait_for_it():
+    """It is refused, at once: the thread it would wait for does not exist there."""
+    alone(fork_during_a_turn)
+
+
+def fork_during_a_turn() -> None:
+    turns = Turns()
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with turns:
+            inside.set()
+            leave.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait()
+    child = os.fork()
+    if child == 0:
+        with turns:
+            os._exit(0)
+    try:
+        deadline = time.monotonic() + 20
+        done = (0, 0)
+        while done == (0, 0) and time.monotonic() < deadline:
+            done = os.waitpid(child, os.WNOHANG)
+            time.sleep(0.01)
+        if done == (0, 0):
+            os.kill(child, signal.SIGKILL)
+        assert done == (child, 0)
+    finally:
+        leave.set()
+        thread.join()

@@ -39,7 +39,7 @@ def write_without_permission(place: str, closed: str) -> None:
     path, mode = {
         "file": (session.ref.path, 0o400),
         "folder": (f"{home}/sessions", 0o500),
-        "lock": (f"{home}/locks/{session.id}.lock", 0o400),
+        "lock": (f"{home}/sessions/locks/{session.id}.lock", 0o400),
     }[closed]
 
     def begin() -> Session:

@@ -4,14 +4,15 @@ import os
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from perdure.errors import Conflict, Held, NotFound, NotSaved, PerdureError
+from perdure.errors import Conflict, Held, NotFound, NotSaved, PerdureError, UsageError
 from perdure.session import ids, tree
 from perdure.session.entry import Assistant as AssistantMessage
-from perdure.session.entry import Label, Message, Text, User, new
+from perdure.session.entry import Entry, Label, Message, Text, User, decode, new
 from perdure.session.session import Session
 from perdure.session.stores import Found, Header
 from perdure.session.stores.memory import MemoryStore
@@ -330,3 +331,92 @@ class TestSharedAndInterrupted:
             session.rename("a name")
             fork = Session.view(store, session.fork())
         assert (fork.name, texts(e for e in fork.path() if e.type == "message")) == ("a name", ["one"])
+
+    def test_looking_while_another_thread_talks_loses_nothing(self, tmp_path):
+        """Whoever asks for the path meanwhile: no acknowledged entry is out of view or doubled."""
+        store = PiStore(str(tmp_path / "quick"), durability="process")
+        with Session.create(store) as session:
+            session.append(said("first"))
+            stop = threading.Event()
+            seen: list[int] = []
+
+            def look():
+                while not stop.is_set():
+                    session._tree = None  # as if it had not been read yet
+                    seen.append(len(session.path()))
+
+            watcher = threading.Thread(target=look)
+            watcher.start()
+            try:
+                for number in range(300):
+                    session.append(said(str(number)))
+            finally:
+                stop.set()
+                watcher.join()
+            assert len(session.path()) == len(session.entries) == 301
+        assert len(Session.view(store, session.ref).path()) == 301
+        assert seen == sorted(seen)
+
+    def test_an_entry_appended_twice_is_two_entries(self, store):
+        """Each has its own place and id; the path ends."""
+        entry = Entry.message("user", "again")
+        with Session.create(store) as session:
+            session.append(entry, entry)
+            session.append(entry)
+            assert texts(session.path()) == ["again"] * 3
+            assert len({each.id for each in session.entries}) == 3
+
+    @pytest.mark.parametrize("written", [True, False])
+    def test_a_move_outlives_an_interrupted_append(self, store, monkeypatch, written):
+        """The retry goes where the interrupted one would have gone, or behind it if that is there."""
+        with Session.create(store) as session:
+            first, *_ = session.append(said("one"), said("two"))
+            session.move(first.id)
+
+            def interrupted(*_):
+                monkeypatch.undo()
+                raise KeyboardInterrupt
+
+            if written:
+                monkeypatch.setattr(tree, "advanced", interrupted)
+            else:
+                monkeypatch.setattr(session._writer, "append", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                session.append(said("instead"))
+            session.append(said("then"))
+            expected = ["one", "instead", "then"] if written else ["one", "then"]
+            assert texts(session.path()) == expected
+        assert texts(Session.view(store, session.ref).path()) == expected
+
+    def test_a_move_after_an_interrupted_append_wins(self, store, monkeypatch):
+        with Session.create(store) as session:
+            first, *_ = session.append(said("one"), said("two"))
+
+            def interrupted(*_):
+                monkeypatch.undo()
+                raise KeyboardInterrupt
+
+            monkeypatch.setattr(tree, "advanced", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                session.append(said("three"))
+            session.move(first.id)
+            session.append(said("instead"))
+            assert texts(session.path()) == ["one", "instead"]
+
+    @pytest.mark.parametrize("what", ["hello", {"role": "user"}, 7])
+    def test_what_is_no_entry_is_refused_in_a_sentence(self, store, what):
+        with Session.create(store) as session:
+            with pytest.raises(UsageError, match="Not an entry"):
+                session.append(what)
+            acts: list[Any] = [session.move, session.fork, session.rename]
+            for act in acts:
+                with pytest.raises(UsageError):
+                    act(7)
+            assert session.entries == session.tail(-1) == []
+
+    def test_an_entry_cannot_pretend_to_be_a_header(self, store):
+        """It would be acknowledged and never read again."""
+        with Session.create(store) as session:
+            with pytest.raises(NotSaved, match="header"):
+                session.append(decode(b'{"type":"session","id":"zz","timestamp":"t"}'))
+            assert session.entries == []

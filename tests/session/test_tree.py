@@ -144,3 +144,11 @@ def test_an_entry_that_stands_there_again_is_where_the_talk_goes_on():
     """The original pi, killed while it wrote a file anew: reading from either end finds the same head."""
     entries = [said("a", None), said("b", "a"), said("c", "b"), said("a", None)]
     assert tree.fold(entries).ends == tree.ends(reversed(entries)) == tree.Ends("a", "a")
+
+
+def test_an_entry_whose_parent_is_missing_still_counts_once():
+    """It was given another parent; the same record again is the same entry all the same."""
+    lost = said("a", "gone")
+    folded = tree.fold([lost, said("b", "a"), lost])
+    assert [entry.id for entry in folded.entries] == ["a", "b"]
+    assert len(folded.notices) == 1

@@ -279,7 +279,7 @@ class Entry(
         message.setdefault("timestamp", int(moment.timestamp() * 1000))
         try:
             return new(Unknown("message", {"message": message}), id=new_id(), timestamp=stamp(moment))
-        except (TypeError, RecursionError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise UsageError(f"A message that JSON cannot hold: {error}") from None
 
 

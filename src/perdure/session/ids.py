@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from perdure.errors import Ambiguous, InvalidId, NotFound
+from perdure.errors import Ambiguous, InvalidId, NotFound, UsageError
 
 Clock = Callable[[], datetime]
 
@@ -59,6 +59,8 @@ def file_name(id: str) -> str:
 
 def resolve(text: str, known: Iterable[str], what: str = "Session") -> str:
     """The one id of `known` that is `text` or begins with it."""
+    if not isinstance(text, str):
+        raise UsageError(f"An id is a string, not {type(text).__name__}")
     ids = sorted(set(known))
     if text in ids:
         return text

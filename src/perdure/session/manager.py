@@ -11,7 +11,7 @@ from perdure.errors import Ambiguous, NotFound, PerdureError, UsageError
 from perdure.session import ids, tree
 from perdure.session.entry import Assistant, Entry, Message, ToolCall, content_of, decode, placed
 from perdure.session.session import Session
-from perdure.session.stores import Cursor, Durability, Found, Header, Page, Store, home_of, open_store
+from perdure.session.stores import Cursor, Durability, Found, Header, Page, Store, open_store
 
 _LONGEST_TITLE = 200
 
@@ -55,7 +55,7 @@ class SessionManager:
         durability: Durability = "power",
         wait: float = 10.0,
     ) -> None:
-        if not isinstance(wait, int | float) or wait < 0:
+        if not isinstance(wait, int | float) or not wait >= 0:
             raise UsageError(f"wait is a number of seconds, not {wait!r}")
         self._store = _store(sessions_dir, durability)
         self._wait = wait
@@ -150,10 +150,11 @@ class SessionManager:
             if id in seen.ids or id in here:
                 if id not in here:
                     here = {**self._by_id(ref), **here}
-                if _says_the_same(entry, here[id]):
-                    every.append(here[id])
+                there = here.get(id)
+                if there is not None and _says_the_same(entry, there):
+                    every.append(there)
                     if id in doubtful:
-                        fresh.append(here[id])
+                        fresh.append(there)
                     continue
                 renamed[id] = ids.new_id()
                 id = renamed[id]
@@ -171,8 +172,9 @@ class SessionManager:
             every.append(entry)
             fresh.append(entry)
             parent = entry.id
-        if fresh and fresh[-1].id in doubtful and fresh[-1].id in seen.ids and seen.ends.head in here:
-            fresh.append(here[seen.ends.head])  # written again behind it, the head stays where it was
+        head = here.get(seen.ends.head or "")
+        if fresh and fresh[-1].id in doubtful & seen.ids and head is not None and head.id != fresh[-1].id:
+            fresh.append(head)  # written again behind it, the head stays where it was
         return every, fresh
 
     def _by_id(self, ref: Found) -> dict[str, Entry]:
@@ -203,15 +205,16 @@ class SessionManager:
 
 
 def _store(sessions_dir: str | os.PathLike[str] | None, durability: Durability) -> Store:
-    home = home_of("pi")
     if sessions_dir is None:
-        return open_store("pi", home, durability=durability)
-    folder = os.fspath(sessions_dir)
-    if "\0" in folder:
-        raise UsageError(f"Not a folder's name: {folder!r:.60}")
+        return open_store("pi", durability=durability)
+    try:
+        folder = os.fspath(sessions_dir)
+        if b"\0" in os.fsencode(folder) or not isinstance(folder, str):
+            raise TypeError
+    except (TypeError, UnicodeEncodeError):
+        raise UsageError(f"Not a folder: {sessions_dir!r:.60}", "give its path as text") from None
     own = os.path.realpath(os.path.expanduser(folder))
-    usual = os.path.realpath(os.path.join(home, "sessions"))
-    return open_store("pi", home if own == usual else own, sessions_dir=own, durability=durability)
+    return open_store("pi", own, sessions_dir=own, durability=durability)
 
 
 def _caught_up(seen: _Seen | None, page: Page) -> _Seen:

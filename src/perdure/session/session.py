@@ -7,7 +7,6 @@ Threads may share a session: they take turns.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from itertools import islice
@@ -15,10 +14,11 @@ from typing import Self
 
 from msgspec import UNSET
 
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, UsageError
 from perdure.session import context, ids, tree
 from perdure.session.entry import Body, Entry, Label, SessionInfo, new, placed
 from perdure.session.stores import Found, Header, Problem, Store, Writer
+from perdure.session.stores.lock import Turns
 
 
 class Session:
@@ -30,15 +30,15 @@ class Session:
         self.ref = ref
         self._writer = writer
         self._clock = clock
-        self._turn = threading.RLock()
+        self._turn = Turns()
         self._tree: tree.Tree | None = None
         self._ids: set[str] = set()  # of the tree's entries
         self.problems: list[Problem] = []
         """What was found damaged so far, in what was read so far."""
         self._ends = self._read_ends()
         self._moved = False
-        self._unsure = False
-        """Whether an append was cut short by an interrupt: what it did is only known by looking."""
+        self._attempt: str | None = None
+        """The last entry of an append that was interrupted: only a look tells whether it is there."""
 
     @classmethod
     def create(cls, store: Store, *, clock: ids.Clock = ids.now) -> Self:
@@ -89,53 +89,61 @@ class Session:
 
     def path(self) -> list[Entry]:
         """From the first entry to the head."""
-        return tree.path(self.entries, self._ends.head)
+        with self._turn:
+            return tree.path(self.entries, self._ends.head)
 
     def tail(self, count: int) -> list[Entry]:
         """The last `count` messages before the head, at a cost that does not grow with the session."""
         with closing(self._messages_back()) as newest_first:
-            return list(islice(newest_first, count))[::-1]
+            return list(islice(newest_first, max(count, 0)))[::-1]
 
     def context(self) -> context.Context:
         """What a model would be sent now."""
         return context.build(self.path())
 
     def append(self, *bodies: Body | Entry) -> list[Entry]:
-        """New entries behind the head, durable when this returns. An entry given here gets its place here."""
+        """New entries behind the head, durable when this returns.
+
+        An entry given here is copied to its place, with an id of that place.
+        """
         with self._turn:
             return self._append(bodies)
 
     def _append(self, bodies: Sequence[Body | Entry]) -> list[Entry]:
         if self._writer is None:
-            raise PerdureError(f"Session {self.id} is not open for writing", "open it with Session.open")
-        if self._unsure:
-            self.reload()
+            raise PerdureError(f"Session {self.id} is not open for writing", "open it for writing first")
+        self._look_at_attempt()
         moment = ids.stamp(self._clock())
         made: list[Entry] = []
         parent = self._ends.tip
         for body, id in zip(bodies, ids.new_ids(len(bodies)), strict=True):
-            if isinstance(body, Entry):
-                id = body.id or id
-                entry = placed(body, id=id, parent_id=parent, timestamp=body.timestamp or moment)
-            else:
-                entry = new(body, id=id, parent_id=parent, timestamp=moment)
-            made.append(entry)
+            made.append(_entry(body, id, parent, moment))
             parent = id
-        self._unsure = True
+        self._attempt = parent
         try:
             self._writer.append(made)
         except PerdureError:
-            self._unsure = False  # all or nothing, and it was nothing
+            self._attempt = None  # all or nothing, and it was nothing
             raise
         if self._tree is not None:
             self._tree.entries.extend(made)
             self._ids.update(entry.id for entry in made)
         self._ends = tree.advanced(self._ends, made)
         self._moved = False
-        self._unsure = False
+        self._attempt = None
         return made
 
+    def _look_at_attempt(self) -> None:
+        """After an interrupted append: it is there, and the talk goes on behind it, or it is not."""
+        if self._attempt is not None:
+            attempt, before, moved = self._attempt, self._ends, self._moved
+            self.reload()
+            if moved and attempt not in self._ends:
+                self._ends, self._moved = before, True
+
     def rename(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise UsageError(f"A name is a string, not {type(name).__name__}")
         self.append(SessionInfo(name))
 
     def label(self, entry_id: str, text: str | None) -> None:
@@ -145,12 +153,18 @@ class Session:
 
     def move(self, entry_id: str | None) -> None:
         """Go on from an earlier entry; None is before the first. Kept with the next entry appended."""
-        target = None if entry_id is None else self._known(entry_id)
-        self._ends = tree.Ends(target, target)
-        self._moved = True
+        with self._turn:
+            self._look_at_attempt()
+            target = None if entry_id is None else self._known(entry_id)
+            self._ends = tree.Ends(target, target)
+            self._moved = True
 
     def fork(self, at: str | None = None) -> Found:
         """A new session that shares this one's entries up to `at`, or up to the head."""
+        with self._turn:
+            return self._fork(at)
+
+    def _fork(self, at: str | None) -> Found:
         entries = self.entries
         leaf = self._ends.tip if at is None else self._known(at)  # the name and state behind the head, too
         shared = tree.path(entries, leaf)
@@ -174,7 +188,7 @@ class Session:
             self._tree = None
             self.problems = []
             self._ends = self._read_ends()
-            self._moved = self._unsure = False
+            self._moved, self._attempt = False, None
 
     def close(self) -> None:
         if self._writer is not None:
@@ -192,14 +206,15 @@ class Session:
             return tree.ends(newest_first)
 
     def _folded(self) -> tree.Tree:
-        if self._tree is None:
-            page = self.store.read(self.ref)
-            self._tree = tree.fold(page.entries)
-            if not self._moved:
-                self._ends = self._tree.ends  # with the names that entries of one id have in the tree
-            self._ids = {entry.id for entry in self._tree.entries}
-            self.problems = page.problems
-        return self._tree
+        with self._turn:
+            if self._tree is None:
+                page = self.store.read(self.ref)
+                self._tree = tree.fold(page.entries)
+                if not self._moved:
+                    self._ends = self._tree.ends  # with the names that entries of one id have in the tree
+                self._ids = {entry.id for entry in self._tree.entries}
+                self.problems = page.problems
+            return self._tree
 
     def _known(self, entry_id: str) -> str:
         self._folded()
@@ -219,3 +234,14 @@ class Session:
                 pass  # a parent is missing: the rest of the path takes a whole reading
         messages = [entry for entry in self.path() if entry.type == "message"]
         yield from islice(reversed(messages), given, None)
+
+
+def _entry(body: Body | Entry, id: str, parent: str | None, moment: str) -> Entry:
+    if isinstance(body, Entry):
+        return placed(body, id=id, parent_id=parent, timestamp=body.timestamp or moment)
+    try:
+        return new(body, id=id, parent_id=parent, timestamp=moment)
+    except (KeyError, TypeError, AttributeError):
+        raise UsageError(
+            f"Not an entry: {body!r:.60}", "SessionEntry.message(role, text) makes one"
+        ) from None

@@ -39,12 +39,13 @@ def fold(entries: Iterable[Entry]) -> Tree:
     by_id: dict[str, Entry] = {}
     in_order: list[Entry] = []  # as written: an entry that is there again stands where it last stood
     twins: dict[str, dict[bytes, Entry]] = {}  # an id used twice -> what its entries say
+    as_read: dict[str, Entry] = {}  # what had to be given another parent, as it was written
     current: dict[str, Entry] = {}  # an id used twice -> the one of them that children after it mean
     notices: list[str] = []
     for entry in entries:
         earlier = by_id.get(entry.id)
         if earlier is not None:
-            known = twins.setdefault(entry.id, {_said(earlier): earlier})
+            known = twins.setdefault(entry.id, {_said(as_read.get(entry.id, earlier)): earlier})
             twin = known.get(said := _said(entry))
             if twin is not None:
                 current[entry.id] = twin
@@ -60,6 +61,7 @@ def fold(entries: Iterable[Entry]) -> Tree:
                 meant = kept[-1] if kept else None
             parent = meant.id if meant else None
             if parent != entry.parent_id:
+                as_read.setdefault(entry.id, entry)
                 entry = placed(entry, parent_id=parent)
         if earlier is not None:
             known[said] = current[earlier.id] = entry

@@ -567,3 +567,31 @@ def test_a_linked_lock_is_not_followed(tmp_path):
         store.writer(ref)
     assert store.holder(ref) is None
     assert victim.read_text() == "precious"
+
+
+def test_a_linked_sessions_folder_has_the_same_locks_under_both_names(tmp_path, monkeypatch):
+    """Sessions kept on another disk: whoever comes by the link meets whoever does not."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "sessions").symlink_to(tmp_path / "disk")
+    monkeypatch.setenv("PI_CODING_AGENT_DIR", str(tmp_path / "agent"))
+    usual = SessionManager(wait=0)
+    id = usual.create_session()
+    for other in (
+        SessionManager(tmp_path / "agent" / "sessions", wait=0),
+        SessionManager(tmp_path / "disk", wait=0),
+    ):
+        with usual.open_session(id), pytest.raises(Held):
+            other.save(id, [user_entry("me too")])
+
+
+def test_a_cursor_in_the_middle_of_a_line_keeps_its_line(tmp_path):
+    """However often it is read on from while nothing whole follows."""
+    store, ref = put(tmp_path, text_of(HEADER, *chain(3))[:-1])
+    cursor = store.read(ref).cursor
+    with open(ref.path, "ab") as file:
+        file.write(b'{"type":"mess')
+    for _ in range(5):
+        page = store.read(ref, cursor)
+        cursor = page.cursor
+        assert (cursor.line, [problem.line for problem in page.problems]) == (4, [4])

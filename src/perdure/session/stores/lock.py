@@ -8,6 +8,7 @@ generation that grows with every holder.
 from __future__ import annotations
 
 import os
+import threading
 import time
 import weakref
 from io import FileIO
@@ -29,8 +30,7 @@ class Lock:
         pause = _PAUSES[0]
         while True:
             try:
-                files.make_folder(os.path.dirname(self.path))
-                self._file = files.open_beneath(root, relative, os.O_RDWR | os.O_CREAT)
+                self._file = _opened(root, relative)
                 own = os.fstat(self._file.fileno())
                 self._identity = own.st_ino, own.st_dev  # which never changes while the file is open
                 if _try(self._file) and self.is_mine():
@@ -91,6 +91,23 @@ class Lock:
         self.release()
 
 
+class Turns:
+    """Threads of one process, one at a time. A forked child starts with turns of its own: a thread that had
+    the parent's at that moment does not exist there, and would never give it back."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+
+    def __enter__(self) -> None:
+        if self._pid != os.getpid():
+            self.__init__()  # type: ignore[misc]
+        self._lock.acquire()
+
+    def __exit__(self, *exception: object) -> None:
+        self._lock.release()
+
+
 def holder(root: str, relative: str) -> int | None:
     """The process that holds the lock now; 0 if one does that does not say which; None if nobody does."""
     try:
@@ -113,6 +130,15 @@ def _let_go_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_let_go_in_child)
+
+
+def _opened(root: str, relative: str) -> FileIO:
+    try:
+        return files.open_beneath(root, relative, os.O_RDWR | os.O_CREAT)
+    except FileNotFoundError:
+        files.make_folder(root)
+        files.new_folder(root, os.path.dirname(relative))
+        return files.open_beneath(root, relative, os.O_RDWR | os.O_CREAT)
 
 
 def _try(file: FileIO, *, shared: bool = False) -> bool:

@@ -73,6 +73,8 @@ def file_text(path: str, header: bytes | None, entries: Sequence[Entry], *, chec
         texts = [entry.line if entry.seal == _TRAILER else _sealed(entry.raw) for entry in entries]
     else:
         texts = [entry.raw for entry in entries]
+    if any(entry.type == "session" for entry in entries):
+        raise NotSaved(path, "an entry cannot be of the type 'session', which is the header's")
     longest = max(map(len, texts), default=0)
     if longest > lines.LONGEST:
         size, most = longest >> 20, lines.LONGEST >> 20

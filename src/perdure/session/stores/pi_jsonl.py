@@ -9,9 +9,7 @@ append, and then the original stays beside it.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Self
@@ -32,7 +30,7 @@ from perdure.session.stores import (
     lines,
     pi_format,
 )
-from perdure.session.stores.lock import Lock, holder
+from perdure.session.stores.lock import Lock, Turns, holder
 from perdure.session.stores.log import AppendLog
 
 _FINGERPRINT = 32  # bytes before a cursor, to tell a file that grew from one that was rewritten
@@ -54,6 +52,7 @@ class PiStore:
             raise UsageError(f"Unknown durability {durability!r}", "it is 'power' or 'process'")
         self.home = home
         self.root = sessions_dir or os.path.join(home, "sessions")
+        self._real_root = os.path.realpath(self.root)
         self._by_project = sessions_dir is None
         self._cwd = cwd
         self._durability = durability
@@ -155,22 +154,29 @@ class PiStore:
                 if each.startswith(f"{name}.") and not each.endswith(".jsonl")
             )
             names = [*beside, relative]  # the session itself last: until then it is all still there
-            trash.discard(self._home(ref), ref.id, self.name, self.root, names)
+            trash.discard(os.path.join(*self._home(ref)), ref.id, self.name, self.root, names)
 
     def holder(self, ref: Found) -> int | None:
-        return holder(self._home(ref), _lock_name(ref.id))
+        return holder(*self._lock_place(ref))
 
     def _lock(self, ref: Found, wait: float) -> Lock:
-        return Lock(self._home(ref), _lock_name(ref.id), ref.id, wait)
+        return Lock(*self._lock_place(ref), ref.id, wait)
 
-    def _home(self, ref: Found) -> str:
-        """Where a session's lock and trash are. It follows from where its file is, and from nothing else:
-        however a store was opened, a session has one lock."""
-        folder = os.path.dirname(os.path.join(self.root, self._relative(ref)))
-        above, name = os.path.split(folder)
-        if name.startswith("--") and name.endswith("--") and os.path.basename(above) == "sessions":
-            return os.path.dirname(above)
-        return self.home if folder == self.root else folder
+    def _lock_place(self, ref: Found) -> tuple[str, str]:
+        root, home = self._home(ref)
+        return root, os.path.join(home, "locks", f"{ids.file_name(ref.id)}.lock")
+
+    def _home(self, ref: Found) -> tuple[str, str]:
+        """Where a session's lock and trash are: a root, and a folder below it. This follows from where the
+        file is and from nothing else: however a store was opened, a session has one lock."""
+        root = self._real_root
+        folder = os.path.dirname(self._relative(ref))
+        if folder == "":
+            root, folder = os.path.split(root)
+        above = os.path.basename(root)
+        if folder.startswith("--") and folder.endswith("--") and above == "sessions":
+            return os.path.dirname(root), ""
+        return root, folder
 
     def _relative(self, ref: Found) -> str:
         """The session's file as named from the root. Whatever a caller calls a session, it is in there."""
@@ -232,6 +238,8 @@ class PiStore:
         if forward.rest != b"" and (taken := reader.take_rest(forward.rest, number + 1)):
             number += 1
             offset += taken
+        if offset == after.offset:
+            number = after.line
         tail = _tail(descriptor, offset)
         entries = reader.count + len(reader.entries)
         return reader, Cursor(offset, number, status.st_ino, tail, entries, reader.last)
@@ -242,7 +250,7 @@ class PiWriter:
         self._store = store
         self._ref = ref
         self._lock = lock
-        self._turn = threading.RLock()  # threads that share a writer take turns
+        self._turn = Turns()  # threads that share a writer
         self._version = pi_format.VERSION
         self._checksums = False
         self._needs_header = True
@@ -307,14 +315,11 @@ class PiWriter:
 
     def release(self) -> None:
         """Give the right to write back. A forked child never had it, and only closes what it inherited."""
-        with self._turn if self._lock.is_this_process else contextlib.nullcontext():
-            self._release()
-
-    def _release(self) -> None:
-        try:
-            self._log.close()
-        finally:
-            self._lock.release()
+        with self._turn:
+            try:
+                self._log.close()
+            finally:
+                self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -357,10 +362,6 @@ _HEADER_WITHIN = 2**14
 def _tail(descriptor: int, offset: int) -> bytes:
     start = max(0, offset - _FINGERPRINT)
     return os.pread(descriptor, offset - start, start)
-
-
-def _lock_name(id: str) -> str:
-    return os.path.join("locks", f"{ids.file_name(id)}.lock")
 
 
 def _found(item: os.DirEntry[str]) -> Found:
