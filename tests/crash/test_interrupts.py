@@ -46,7 +46,7 @@ def test_r12_an_interrupted_save_can_be_done_again(number, seed, tmp_path):
 
 def check(result: dict[str, Any]) -> None:
     print(f"{result['tried']} of {result['possible']} bytecodes")
-    assert result["possible"] > 500
+    assert result["possible"] > 100  # some hundreds; newer interpreters tell of fewer
     if result["wrong"]:
         pytest.fail(f"{len(result['wrong'])} of them:\n" + "\n".join(result["wrong"][:10]), pytrace=False)
 
