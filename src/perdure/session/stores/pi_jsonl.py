@@ -50,7 +50,6 @@ class PiStore:
         """With a `sessions_dir` of its own, the store has no folders for projects."""
         if durability not in ("power", "process"):
             raise UsageError(f"Unknown durability {durability!r}", "it is 'power' or 'process'")
-        self.home = home
         self.root = sessions_dir or os.path.join(home, "sessions")
         self._real_root = os.path.realpath(self.root)
         self._by_project = sessions_dir is None
