@@ -20,11 +20,12 @@ import msgspec
 
 from bench.measure import Clock, Contender
 from bench.sessions import TURN, Ground, entries, turns
+from perdure.session import ids, sexp
 from perdure.session.entry import AnyMessage, Body, Entry
 from perdure.session.record import loads
 from perdure.session.session import Session
-from perdure.session.stores import Found, files
-from perdure.session.stores.pi_format import file_text
+from perdure.session.stores import Found, Header, files, open_store
+from perdure.session.stores.pi_format import entry_line
 
 
 class Scale(NamedTuple):
@@ -188,6 +189,61 @@ def fork(ground: Ground, scale: Scale, stack: ExitStack) -> list[Contender]:
     ]
 
 
+def save_document(ground: Ground, scale: Scale, stack: ExitStack) -> list[Contender]:
+    """One more message in a session of 1,000, which is written anew; and S-expressions alone."""
+    size, message = scale.of(1_000), turns()[0][0]
+    encoder, encode = _fastest_encoder()
+    decode = msgspec.json.Decoder().decode
+    records = [loads(entry.raw) for entry in entries(size)]
+    path = os.path.join(ground.folder, "p12")
+
+    def limit() -> None:
+        with open(f"{path}.tmp", "wb", buffering=0) as file:
+            file.write(encode(records))
+            files.sync_data(file.fileno())
+        os.replace(f"{path}.tmp", path)
+        files.sync_folder(ground.folder)
+
+    def ours(layout: str) -> Contender:
+        store = open_store(layout, f"{path}-{layout}")
+        header = Header("", ids.stamp(ids.now()), cwd="/project")
+        ref = store.create(header._replace(id=store.new_id(header)), entries(size))
+        with open(ref.path, "rb") as file:
+            text = file.read()
+        session = Session.open(store, ref)
+        stack.callback(lambda: session.close())
+
+        def restore() -> None:
+            """Each block starts with the same size again."""
+            nonlocal session
+            session.close()
+            with open(ref.path, "wb") as file:
+                file.write(text)
+            session = Session.open(store, ref)
+
+        return Contender(
+            f"Session.append, {layout}", lambda: session.append(message), name, 1.5, scale.calls, restore
+        )
+
+    name = f"{encoder} encode + replace + fsync"
+    soleur, sibyl = ours("soleur"), ours("sibyl")
+    (found,) = open_store("sibyl", f"{path}-sibyl").list()
+    with open(found.path, encoding="utf-8") as file:
+        text = file.read()
+    form, size_of = sexp.loads(text), f"{len(text.encode()) / 1e6:.2f} MB"
+    printing, reading = f"{encoder} encode, the same", "msgspec decode, the same"
+    encoded = encode(records)
+    return [
+        Contender(name, limit, calls=scale.calls),
+        soleur,
+        sibyl,
+        Contender(printing, lambda: encode(records), calls=scale.calls),
+        Contender(f"sexp.dumps, {size_of}", lambda: sexp.dumps(form), printing, calls=scale.calls),
+        Contender(reading, lambda: decode(encoded), calls=scale.calls),
+        Contender(f"sexp.loads, {size_of}", lambda: sexp.loads(text), reading, calls=scale.calls),
+    ]
+
+
 ROWS = {
     row.name: row
     for row in (
@@ -197,6 +253,7 @@ ROWS = {
         Row("P4", "load 100,000 messages (116 MB) into typed objects", load, 0.1),
         Row("P5", "open at the prompt, the last 100 messages shown", open_at_prompt, 0.5),
         Row("P11", "fork 10,000 messages into a new file; branch in the file", fork, 0.3),
+        Row("P12", "save a 1,000-message session that is one document", save_document, 0.2),
     )
 }
 
@@ -213,7 +270,7 @@ class _Record(_Envelope):
 
 
 def _turn_text() -> bytes:
-    return file_text("", None, list(entries(TURN)), checksum=True)
+    return b"".join([entry_line("", entry, checksum=True) + b"\n" for entry in entries(TURN)])
 
 
 def _raw_file(ground: Ground, stack: ExitStack, name: str, size: int = 0) -> int:

@@ -112,6 +112,7 @@ _REMEDY = {
     errno.EFBIG: "the file reached the size limit of this process (ulimit -f)",
     errno.EACCES: "check who owns the file and its folder, and their permissions",
     errno.EPERM: "check who owns the file and its folder, and their permissions",
+    errno.EEXIST: "choose another name; what has this one stays as it is",
     errno.EROFS: "the disk is mounted read-only",
     errno.EMFILE: "too many files are open (ulimit -n); close some, then try again",
     errno.ENFILE: "too many files are open on this machine; close some, then try again",

@@ -205,7 +205,8 @@ def test_pi_04_a_deleted_session_is_in_the_trash(manager, tmp_path):
     folder = tmp_path / "store" / "trash" / id
     assert (folder / path.name).read_bytes() == content
     note = json.loads((folder / "trash.json").read_text())
-    assert (note["id"], note["program"], note["paths"]) == (id, "pi", [str(path)])
+    assert (note["id"], note["program"]) == (id, "pi")
+    assert [str(tmp_path / "store" / name) for name in note["names"]] == [str(path)]
 
 
 def test_pi_04_a_session_somebody_talks_in_is_not_deleted(manager):

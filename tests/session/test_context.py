@@ -118,6 +118,35 @@ def test_a_compaction_that_keeps_nothing_known_keeps_what_follows():
     assert rest == [User("two")]
 
 
+def test_sib_12_nothing_before_the_last_reset_is_sent():
+    """Neither what was said nor what was condensed; settings made before it hold."""
+    bodies = [
+        ModelChange("openai", "gpt"),
+        Message(User("one")),
+        Compaction("old", "e1"),
+        call("1"),
+        Custom(context.RESET),
+        result("1"),
+        Message(User("two")),
+        Custom(context.RESET),
+        Message(User("three")),
+        Custom("perdure.status", {"status": "perdure.reset"}),
+        Message(User("four")),
+    ]
+    built = context.build(path(*bodies))
+    assert built.messages == [User("three"), User("four")]
+    assert built.model == ("openai", "gpt")
+
+
+def test_sib_12_a_compaction_after_a_reset_stands_for_what_came_after_it():
+    """Even if it says that it keeps something from before."""
+    summary, *rest = build(
+        Message(User("one")), Custom(context.RESET), Message(User("two")), Compaction("s", "e0"), call("1")
+    )
+    assert "<summary>\ns\n</summary>" in summary.content
+    assert [type(each) for each in rest] == [Assistant, ToolResult]
+
+
 def test_summaries_and_programs_messages_are_the_users():
     branch, injected, role = build(
         BranchSummary("e0", "went there"),

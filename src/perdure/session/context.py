@@ -1,9 +1,9 @@
 """What a model is sent: a pure fold of the path from root to head.
 
-The stored entries are never touched. Here the last compaction stands in for what it summarises,
-branch summaries and programs' messages become the user's, and every tool call has exactly one
-result right behind it, because providers refuse anything else: a call whose answer never came (the
-process died, the user pressed Ctrl+C) is answered "interrupted" in this view only.
+The stored entries are never touched. Here nothing before the last reset is sent, the last compaction
+stands in for what it summarises, branch summaries and programs' messages become the user's, and every
+tool call has exactly one result right behind it, because providers refuse anything else: a call whose
+answer never came (the process died, the user pressed Ctrl+C) is answered "interrupted" in this view only.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from perdure.session.entry import (
     BranchSummary,
     Compaction,
     ContextEdit,
+    Custom,
     CustomMessage,
     CustomRole,
     Entry,
@@ -35,6 +36,8 @@ from perdure.session.entry import (
 from perdure.session.record import dumps, loads
 
 INTERRUPTED = "Interrupted: this tool call did not finish, and its result is not known."
+RESET = "perdure.reset"
+"""A program's state: its user asked for a conversation from scratch. What was said stays in the file."""
 
 
 class Context(NamedTuple):
@@ -60,10 +63,21 @@ def build(path: Sequence[Entry]) -> Context:
         for entry in path
         if entry.type == "context_edit" and isinstance(body := entry.body, ContextEdit)
     }
-    return Context(_answered(_messages(_edited(_compacted(path), edits))), model, thinking)
+    return Context(_answered(_messages(_edited(_compacted(_since_reset(path)), edits))), model, thinking)
 
 
 _SETTINGS = frozenset({"model_change", "thinking_level_change", "message"})
+
+
+def is_reset(entry: Entry) -> bool:
+    if entry.type != "custom" or RESET.encode() not in entry.line:
+        return False
+    return isinstance(body := entry.body, Custom) and body.custom_type == RESET
+
+
+def _since_reset(path: Sequence[Entry]) -> Sequence[Entry]:
+    last = max((at for at, entry in enumerate(path) if is_reset(entry)), default=-1)
+    return path[last + 1 :]
 
 
 def _compacted(path: Sequence[Entry]) -> Iterator[Entry]:

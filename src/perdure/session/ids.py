@@ -2,12 +2,13 @@
 
 An id becomes a file name, so what may be one is decided here and nowhere else: no separator, no dot
 at either end, nothing a shell or a file system could read as a path.
-Ids are random, never derived from a clock: two processes, or one whose clock was set back, cannot
+Ids are random, never derived from a clock alone: two processes, or one whose clock was set back, cannot
 make the same one.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -18,6 +19,7 @@ from perdure.errors import Ambiguous, InvalidId, NotFound, UsageError
 Clock = Callable[[], datetime]
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def now() -> datetime:
@@ -39,6 +41,46 @@ def new_ids(count: int) -> list[str]:
     """Several at the price of one."""
     digits = os.urandom(6 * count).hex()
     return [digits[at : at + 12] for at in range(0, len(digits), 12)]
+
+
+def aurora_id() -> str:
+    return f"session-{new_id()}"
+
+
+def soleur_id(random: bytes | None = None) -> str:
+    """A UUID of version 4."""
+    import uuid
+
+    return str(uuid.UUID(bytes=random or os.urandom(16), version=4))
+
+
+def sibyl_id(clock: Clock = now) -> str:
+    """`session-20250220-143022-847291`: local time, and a number that starts anywhere and goes on by one, so
+    that one process never makes the same twice, and two processes hardly ever."""
+    global _numbers
+    if _numbers[0] != os.getpid():  # also a forked child starts anywhere
+        _numbers = os.getpid(), itertools.count(int.from_bytes(os.urandom(4)))
+    return f"session-{clock().astimezone():%Y%m%d-%H%M%S}-{next(_numbers[1]) % 1_000_000:06d}"
+
+
+_numbers = 0, itertools.count()
+
+
+def cortext_id(date: str, number: int, kind: str, title: str) -> str:
+    """`2025-11-22/001-brainstorm-api-design`: a conversation is named by its day and its folder's name."""
+    import unicodedata
+
+    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
+    slug = "-".join(re.findall("[a-z0-9]+", plain)[:8])[:50].strip("-") or "untitled"
+    return f"{date}/{number:03d}-{kind}-{slug}"
+
+
+def check_dated(text: str) -> str:
+    """`text` itself, if it can be the id of a conversation: its day and its name, or its name alone."""
+    *day, name = text.split("/") if isinstance(text, str) else [""]
+    if len(day) > 1 or not all(map(_DAY.fullmatch, day)) or not _SESSION_ID.fullmatch(name):
+        raise InvalidId(str(text), "a day and a name, as in 2025-11-22/001-brainstorm-topic")
+    return text
 
 
 def check(text: str) -> str:

@@ -118,6 +118,12 @@ class SessionManager:
         self._seen.pop(ref.id, None)
         self._doubtful.pop(ref.id, None)
 
+    def restore_session(self, session_id: str) -> str:
+        """Bring a deleted session back from the trash; returns its id. The error says why not."""
+        ref = self._store.restore(session_id.removeprefix(f"{self._store.name}:"))
+        self._refs[ref.id] = ref
+        return ref.id
+
     def _find(self, session_id: str) -> Found:
         """By id, by a beginning only one has, as `pi:id`, or by the path of a file that is listed."""
         if not isinstance(session_id, str):

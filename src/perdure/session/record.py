@@ -17,6 +17,7 @@ REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 _encode = msgspec.json.Encoder().encode
 _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_elements_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def dumps(value: Any) -> bytes:
@@ -60,10 +61,34 @@ def members(raw: bytes) -> Mapping[str, bytes]:
         return {key: bytes(value) for key, value in _members_decoder.decode(raw).items()}
     except REFUSED:
         pass
+    loads(raw)  # which says why it is none; the scan below trusts it to be one
     try:
         return _members_of(raw.decode("utf-8", "surrogateescape"))
     except (RecursionError, IndexError):
         raise ValueError("nested too deeply, or no object") from None
+
+
+def elements(raw: bytes) -> list[bytes]:
+    """The elements of an array, each as the bytes it was written with. ValueError if it is none."""
+    try:
+        return [bytes(element) for element in _elements_decoder.decode(raw)]
+    except REFUSED:
+        pass
+    found: list[bytes] = []
+    scan = json.JSONDecoder(parse_int=_int).raw_decode
+    text = raw.decode("utf-8", "surrogateescape")
+    try:
+        at = _skip(text, 0)
+        while text[at] == ("," if found else "["):
+            start = _skip(text, at + 1)
+            _, end = scan(text, start)
+            found.append(text[start:end].encode("utf-8", "surrogateescape"))
+            at = _skip(text, end)
+    except (RecursionError, IndexError):
+        raise ValueError("nested too deeply, or no array") from None
+    if text[at] != "]" or text[at + 1 :].strip(" \t\r\n"):
+        raise ValueError("no array")
+    return found
 
 
 def _members_of(text: str) -> Mapping[str, bytes]:

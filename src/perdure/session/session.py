@@ -7,17 +7,17 @@ Threads may share a session: they take turns.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
-from typing import Self
+from typing import Any, Self
 
 from msgspec import UNSET
 
-from perdure.errors import PerdureError, UsageError
+from perdure.errors import NotSaved, PerdureError, UsageError
 from perdure.session import context, ids, tree
 from perdure.session.entry import Body, Entry, Label, SessionInfo, new, placed
-from perdure.session.stores import Found, Header, Problem, Store, Writer
+from perdure.session.stores import NO_FACTS, Found, Header, Problem, Store, Writer
 from perdure.session.stores.lock import Turns
 
 
@@ -33,6 +33,7 @@ class Session:
         self._turn = Turns()
         self._tree: tree.Tree | None = None
         self._ids: set[str] = set()  # of the tree's entries
+        self._header = Header(ref.id, "")
         self.problems: list[Problem] = []
         """What was found damaged so far, in what was read so far."""
         self._ends = self._read_ends()
@@ -41,9 +42,10 @@ class Session:
         """The last entry of an append that was interrupted: only a look tells whether it is there."""
 
     @classmethod
-    def create(cls, store: Store, *, clock: ids.Clock = ids.now) -> Self:
-        header = Header(ids.new_id(), ids.stamp(clock()))
-        return cls.open(store, store.create(header), clock=clock)
+    def create(cls, store: Store, *, facts: Mapping[str, Any] = NO_FACTS, clock: ids.Clock = ids.now) -> Self:
+        """`facts` are what its layout says of a session as a whole: an agent, a title, …"""
+        ref = _created(store, Header("", ids.stamp(clock()), facts=facts))
+        return cls.open(store, ref, clock=clock)
 
     @classmethod
     def open(cls, store: Store, ref: Found, *, wait: float = 10.0, clock: ids.Clock = ids.now) -> Self:
@@ -68,6 +70,12 @@ class Session:
     def head(self) -> str | None:
         """The entry the conversation goes on from; None before the first."""
         return self._ends.head
+
+    @property
+    def header(self) -> Header:
+        """What the session knows of itself as a whole."""
+        self._folded()
+        return self._header
 
     @property
     def entries(self) -> list[Entry]:
@@ -177,8 +185,9 @@ class Session:
                 label = Label(target, wanted.get(target) or UNSET)
                 shared.append(new(label, id=ids.new_id(), parent_id=parent, timestamp=moment))
                 parent = shared[-1].id
-        header = Header(ids.new_id(), moment, parent_session=self.ref.path or self.id)
-        return self.store.create(header, shared)
+        facts = {name: value for name, value in self._header.facts.items() if name != "status"}
+        header = Header("", moment, parent_session=self.ref.path or self.id, facts=facts)
+        return _created(self.store, header, shared)
 
     def reload(self) -> None:
         """Take in what others wrote, after a `Conflict` or at any time. The head is then the file's."""
@@ -214,6 +223,7 @@ class Session:
                     self._ends = self._tree.ends  # with the names that entries of one id have in the tree
                 self._ids = {entry.id for entry in self._tree.entries}
                 self.problems = page.problems
+                self._header = page.header
             return self._tree
 
     def _known(self, entry_id: str) -> str:
@@ -234,6 +244,21 @@ class Session:
                 pass  # a parent is missing: the rest of the path takes a whole reading
         messages = [entry for entry in self.path() if entry.type == "message"]
         yield from islice(reversed(messages), given, None)
+
+
+def _created(store: Store, header: Header, entries: Sequence[Entry] = ()) -> Found:
+    """A new session under a new id. Where ids have a date and a number, another process may be as quick."""
+    for _ in range(_TRIES):
+        try:
+            return store.create(header._replace(id=store.new_id(header)), entries)
+        except NotSaved as error:
+            if not isinstance(error.__cause__, FileExistsError):
+                raise
+            taken = error
+    raise taken
+
+
+_TRIES = 20
 
 
 def _entry(body: Body | Entry, id: str, parent: str | None, moment: str) -> Entry:

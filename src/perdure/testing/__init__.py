@@ -31,9 +31,11 @@ def __getattr__(name: str) -> object:
     if name not in _CONTRACTS:
         raise AttributeError(f"module 'perdure.testing' has no attribute {name!r}")
     import importlib
+    import sys
 
     import pytest
 
     # A failed clause then says what the two sides were, as in any test.
-    pytest.register_assert_rewrite(*_CONTRACTS.values())
+    modules = [*_CONTRACTS.values(), "perdure.testing.writing"]
+    pytest.register_assert_rewrite(*(module for module in modules if module not in sys.modules))
     return getattr(importlib.import_module(_CONTRACTS[name]), name)

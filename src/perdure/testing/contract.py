@@ -13,7 +13,6 @@ rules forbid it to keep it declares in `drops`; whatever else it does not give b
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 import time
@@ -26,31 +25,17 @@ import pytest
 from perdure.errors import Conflict, Held, InvalidId, PerdureError
 from perdure.session import ids
 from perdure.session.entry import Entry, placed
-from perdure.session.stores import START, Cursor, Found, Header, Store, Writer
-from perdure.testing.builders import assistant_entry, user_entry
+from perdure.session.stores import START, Found, Header, Store
+from perdure.testing.builders import user_entry
 from perdure.testing.corpus import HOSTILE_IDS, HOSTILE_TEXT, HOSTILE_VALUES, KINDS, message_record, record
-
-WRITERS = 16
-APPENDS = 6
-
-
-def turns(count: int, after: Entry | None = None, word: str = "turn") -> list[Entry]:
-    """A conversation of `count` entries, each the child of the one before it."""
-    said: list[Entry] = []
-    for number in range(count):
-        make = user_entry if number % 2 == 0 else assistant_entry
-        said.append(child(make(f"{word} {number}"), said[-1] if said else after))
-    return said
-
-
-def child(entry: Entry, parent: Entry | None) -> Entry:
-    return placed(entry, parent_id=parent.id if parent else None)
-
-
-def save(store: Store, ref: Found, entries: Sequence[Entry]) -> Cursor:
-    with store.writer(ref) as writer:
-        writer.catch_up()
-        return writer.append(entries)
+from perdure.testing.writing import (
+    WRITERS,
+    assert_all_written,
+    save,
+    turns,
+    write_in_parts,
+    write_in_turns,
+)
 
 
 class StoreContract:
@@ -417,6 +402,40 @@ class StoreContract:
         with pytest.raises(PerdureError):
             store.writer(gone, wait=0)
 
+    def test_a_deleted_session_comes_back(self, store: Store, tmp_path: Path) -> None:
+        """Under its id, with all its entries, and it goes on like any other session; but only once."""
+        said = turns(3)
+        gone, stays = store.create(self.header(), said[:2]), store.create(self.header(), turns(1))
+        store.delete(gone)
+        back = store.restore(gone.id)
+        assert back.id == gone.id
+        assert sorted(each.id for each in store.list()) == sorted([gone.id, stays.id])
+        save(store, back, said[2:])
+        assert self.holds(store, back, said)
+        with pytest.raises(PerdureError):
+            store.restore(gone.id)
+
+    def test_a_session_is_not_restored_over_another(self, store: Store) -> None:
+        """Whoever asks is told, both stay as they are, and once the place is free it comes back."""
+        said, other = turns(2), turns(3)
+        header = self.header()
+        gone = store.create(header, said)
+        store.delete(gone)
+        ref = store.create(header, other)
+        with pytest.raises(PerdureError):
+            store.restore(gone.id)
+        assert self.holds(store, ref, other)
+        with store.writer(ref), pytest.raises(PerdureError):
+            store.restore(gone.id)
+
+    def test_repairing_a_sound_session_changes_nothing(self, store: Store, ref: Found) -> None:
+        """With or without entries; and not while somebody writes."""
+        assert store.repair(ref) is None
+        said = turns(3)
+        save(store, ref, said)
+        assert store.repair(ref) is None
+        assert self.holds(store, ref, said)
+
     def test_a_held_session_is_not_deleted(self, store: Store, ref: Found, tmp_path: Path) -> None:
         """Whoever asks is told who holds it, and the holder goes on writing."""
         said = turns(2)
@@ -426,6 +445,19 @@ class StoreContract:
                 self.make_store(tmp_path).delete(ref)
             writer.append(said[1:])
         assert self.holds(store, ref, said)
+
+    def test_a_new_id_is_one_the_store_takes(self, store: Store) -> None:
+        """And each is another one."""
+        header = self.header()
+        for _ in range(3):
+            id = store.new_id(header)
+            assert id not in {each.id for each in store.list()}
+            assert store.create(header._replace(id=id), turns(1)).id == id
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_what_is_not_kept_is_named(self, store: Store, kind: str) -> None:
+        """By its kind, and for nothing that is kept."""
+        assert set(store.forbidden(KINDS[kind]())) == ({kind} & self.drops)
 
     def test_a_session_is_never_made_over_another(self, store: Store) -> None:
         """The same header again is refused, and what is there stays."""
@@ -450,32 +482,3 @@ class StoreContract:
         assert [ref.id for ref in refs] == list(self.plain_ids)
         assert sorted(each.id for each in store.list()) == sorted(self.plain_ids)
         assert [store.read(ref).header.id for ref in refs] == list(self.plain_ids)
-
-
-def write_in_parts(writer: Writer, said: Sequence[Entry]) -> None:
-    """Appends of one, two and three entries, until all are written."""
-    with writer:
-        at = 0
-        for size in itertools.cycle((1, 2, 3)):
-            if at >= len(said):
-                break
-            writer.append(said[at : at + size])
-            at += size
-            time.sleep(0.0005)
-
-
-def write_in_turns(store: Store, ref: Found, number: int) -> None:
-    """One of several writers: each append waits for the session, reads what is new and goes on from it."""
-    for turn in range(APPENDS):
-        with store.writer(ref, wait=60) as writer:
-            entries = writer.catch_up().entries
-            writer.append([child(user_entry(f"{number} {turn}"), entries[-1] if entries else None)])
-
-
-def assert_all_written(entries: Sequence[Entry]) -> None:
-    said: dict[int, list[int]] = {number: [] for number in range(WRITERS)}
-    for entry in entries:
-        number, turn = entry.text.split()
-        said[int(number)].append(int(turn))
-    assert said == {number: list(range(APPENDS)) for number in range(WRITERS)}
-    assert [entry.parent_id for entry in entries] == [None, *(entry.id for entry in entries[:-1])]

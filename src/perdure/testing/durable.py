@@ -13,14 +13,15 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from perdure.errors import Held, PerdureError
 from perdure.session.stores import Found, Page, Store, Writer
-from perdure.testing.contract import (
+from perdure.testing.contract import StoreContract
+from perdure.testing.writing import (
     WRITERS,
-    StoreContract,
     assert_all_written,
     save,
     turns,
@@ -32,6 +33,9 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
 class DurableStoreContract(StoreContract):
+    private: ClassVar[bool] = True
+    """Whether what is made is for its owner only. In a folder that people share the umask decides."""
+
     def steps_to(self, store: Store, ref: Found) -> list[Path]:
         """The way to a session's entries: every folder below the store's root, then the file itself."""
         return [Path(ref.path)]
@@ -161,8 +165,8 @@ class DurableStoreContract(StoreContract):
         assert contents(elsewhere) == before
 
     def test_what_is_made_is_for_its_owner_only(self, store: Store, tmp_path: Path) -> None:
-        """Files 0600 and folders 0700, whatever the umask lets through, also what is rescued or deleted."""
-        before = os.umask(0)
+        """Files 0600 and folders 0700, whatever the umask lets through; in a shared layout it decides."""
+        before = os.umask(0 if self.private else 0o027)
         try:
             for how in ("", "deleted", "replaced"):
                 ref = store.create(self.header(), turns(1))
@@ -177,8 +181,9 @@ class DurableStoreContract(StoreContract):
         finally:
             os.umask(before)
         modes = {path: stat.S_IMODE(path.lstat().st_mode) for path in tmp_path.rglob("*")}
+        folder, file = (0o700, 0o600) if self.private else (0o750, 0o640)
         wide = {
-            path: oct(mode) for path, mode in modes.items() if mode != (0o700 if path.is_dir() else 0o600)
+            path: oct(mode) for path, mode in modes.items() if mode != (folder if path.is_dir() else file)
         }
         assert wide == {}
 
@@ -288,6 +293,7 @@ def take_away(steps: list[Path], how: str) -> None:
         case "replaced":
             other = file.with_name("other")
             other.touch(0o600)
+            other.chmod(file.stat().st_mode & 0o777)
             other.replace(file)
         case "emptied":
             os.truncate(file, 0)

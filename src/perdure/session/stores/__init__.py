@@ -13,7 +13,8 @@ Reading never fails for what is in a file: what cannot be read is a `Problem`, b
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from perdure import config, registry
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 Durability = Literal["power", "process"]
 """`power`: acknowledged entries survive a power cut (synced to disk first). `process`: they survive
 the end of the process, not of the machine."""
+
+
+NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Found(NamedTuple):
@@ -44,6 +48,10 @@ class Header(NamedTuple):
     cwd: str = ""
     parent_session: str = ""
     """Where it was forked from."""
+    facts: Mapping[str, Any] = NO_FACTS
+    """What else its layout says of a session as a whole, by the names its document uses: agent, title, …"""
+    covers: int = 0
+    """How many entries were there when this was written: what the entries behind them say is newer."""
 
 
 class Cursor(NamedTuple):
@@ -85,6 +93,17 @@ NOT_A_RECORD = "an entry's record must be one JSON object on one line"
 """Why an append refuses an entry that no reading could give back."""
 
 
+class Repaired(NamedTuple):
+    """What a repair did."""
+
+    ref: Found
+    """The session that is sound now: the same one, or a new one beside one that cannot be."""
+    entries: int
+    """How many it holds."""
+    aside: str
+    """Where the bytes are that were there before."""
+
+
 class Writer(Protocol):
     """The one right to write to a session, for as long as it is held."""
 
@@ -97,6 +116,8 @@ class Writer(Protocol):
 
 class Store(Protocol):
     name: str
+    repairs_in_place: bool
+    """Whether `repair` mends the session itself, or saves what it can of it into a new one."""
 
     def list(self) -> Iterator[Found]: ...
     def read(self, ref: Found, after: Cursor = START) -> Page: ...
@@ -106,8 +127,26 @@ class Store(Protocol):
     def writer(self, ref: Found, wait: float = 10.0, after: Cursor | None = START) -> Writer:
         """`after` is where its `catch_up` starts; None is the end: what is there has been read already."""
 
+    def new_id(self, header: Header) -> str:
+        """An id in the layout's own pattern, for a session that will have the rest of this header."""
+
+    def forbidden(self, entry: Entry) -> Sequence[str]:
+        """What of an entry the layout's own rules do not let it keep, by kind; nothing, as a rule."""
+
     def create(self, header: Header, entries: Iterable[Entry] = ()) -> Found: ...
-    def delete(self, ref: Found) -> None: ...
+    def delete(self, ref: Found) -> None:
+        """To the trash."""
+
+    def remove_empty(self, ref: Found) -> bool:
+        """For good, if nothing was ever said in it and nobody writes to it. Whether it is gone."""
+
+    def restore(self, text: str) -> Found:
+        """Back from the trash, by its id, or the beginning of it."""
+
+    def repair(self, ref: Found) -> Repaired | None:
+        """Make a damaged session sound, keeping every entry that can be read. None if there was nothing to
+        do; `Held` while somebody writes."""
+
     def holder(self, ref: Found) -> int | None:
         """The process that holds the session's writer now; None if nobody does."""
 
@@ -118,15 +157,29 @@ class Layout(NamedTuple):
     store: str
     drops: frozenset[str] = frozenset()
     """Kinds of content the layout's own rules forbid it to keep."""
+    marker: str = ""
+    """Instead of one home for each user: the nearest folder above that holds this."""
 
 
 LAYOUTS = {
     "pi": Layout("PI_CODING_AGENT_DIR", "~/.pi/agent", "perdure.session.stores.pi_jsonl:PiStore"),
+    "aurora": Layout("AURORA_HOME", "~/.aurora", "perdure.session.stores.aurora_jsonl:AuroraStore"),
+    "soleur": Layout("SOLEUR_HOME", "~/.soleur", "perdure.session.stores.soleur_json:SoleurStore"),
+    "sibyl": Layout(
+        "SIBYL_HOME",
+        "~/.sibyl",
+        "perdure.session.stores.sibyl_sexp:SibylStore",
+        frozenset({"system", "thinking", "usage", "model", "thinking level", "tools"}),
+    ),
+    "cortext": Layout("", "", "perdure.session.stores.cortext_folder:CortextStore", marker=".workspace"),
 }
 
 
 def home_of(layout: str) -> str:
-    return config.home(LAYOUTS[layout].home_variable, LAYOUTS[layout].default_home)
+    known = LAYOUTS[layout]
+    if known.marker:
+        return config.nearest(known.marker)
+    return config.home(known.home_variable, known.default_home)
 
 
 def open_store(layout: str, home: str | None = None, **options: Any) -> Store:

@@ -2,6 +2,9 @@
 
 A name below a store's root may come from anywhere, so no link below the root is followed: not as a
 file, not as a folder, not between a check and an open.
+
+What is made is private, for its owner only whatever the umask, unless the caller says otherwise: then the
+umask rules, as in a folder that people share.
 """
 
 from __future__ import annotations
@@ -12,19 +15,21 @@ import itertools
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import FileIO
 
 from perdure.errors import NotSaved, Unreadable
 
+_PIECE = 2**20
 
-def open_beneath(root: str, relative: str, flags: int) -> FileIO:
-    """Open `root/relative` if no step below `root` is a symbolic link. New files are for their owner only.
+
+def open_beneath(root: str, relative: str, flags: int, *, private: bool = True) -> FileIO:
+    """Open `root/relative` if no step below `root` is a symbolic link.
 
     A FileIO and not a number: wherever an interrupt strikes, dropping the object closes the file.
     """
-    with _folder_of(root, relative) as (folder, name):
-        return _open(folder, name, flags)
+    with folder_of(root, relative) as (folder, name):
+        return open_in(folder, name, flags, private=private)
 
 
 def open_to_read(root: str, relative: str) -> FileIO:
@@ -41,41 +46,73 @@ def open_to_read(root: str, relative: str) -> FileIO:
 
 
 @contextlib.contextmanager
-def _folder_of(root: str, relative: str) -> Iterator[tuple[int, str]]:
+def folder_of(root: str, relative: str) -> Iterator[tuple[int, str]]:
     """The folder a file is in, opened step by step so that every name used in it stays below `root`."""
     *steps, name = relative.split(os.sep)
-    if {"", os.curdir, os.pardir} & set(steps):
+    if {"", os.curdir, os.pardir} & set(steps) or name in (os.curdir, os.pardir):
         raise OSError(errno.EINVAL, "it does not lie in the store", relative)
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with below(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), steps) as folder:
+        yield folder, name
+
+
+@contextlib.contextmanager
+def below(folder: int, steps: Sequence[str]) -> Iterator[int]:
+    """The folder so many steps below one that is open, which is closed here."""
     try:
         for step in steps:
-            below = os.open(step, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-            above, folder = folder, below  # in this order, so that no interrupt can close one twice
+            deeper = os.open(step, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            above, folder = folder, deeper  # in this order, so that no interrupt can close one twice
             os.close(above)
-        yield folder, name
+        yield folder
     finally:
         os.close(folder)
 
 
-def _open(folder: int, name: str, flags: int) -> FileIO:
+def open_in(folder: int, name: str, flags: int, *, private: bool = True) -> FileIO:
+    flags |= os.O_NOFOLLOW | os.O_CLOEXEC
     return FileIO(
         name,
         mode="r+" if flags & (os.O_RDWR | os.O_WRONLY) else "r",
-        opener=lambda path, _: os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder),
+        opener=lambda path, _: os.open(path, flags, 0o600 if private else 0o666, dir_fd=folder),
     )
 
 
-def names(root: str, relative: str) -> list[str]:
-    """What is in a folder below `root`, reached without following a link; nothing if it cannot be read."""
+def make_in(folder: int, name: str, *, private: bool) -> FileIO:
+    return open_in(folder, name, os.O_RDWR | os.O_CREAT | os.O_EXCL, private=private)
+
+
+def status(root: str, relative: str) -> os.stat_result | None:
+    """What is there, a link as the link it is; None if nothing is."""
     try:
-        with _folder_of(root, os.path.join(relative, "")) as (folder, _):
-            return os.listdir(folder)
+        with folder_of(root, relative) as (folder, name):
+            return status_in(folder, name)
+    except FileNotFoundError:
+        return None
+
+
+def status_in(folder: int, name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def contents(root: str, relative: str) -> list[str]:
+    """What is in a folder below `root`, reached without following a link."""
+    with folder_of(root, os.path.join(relative, "")) as (folder, _):
+        return os.listdir(folder)
+
+
+def names(root: str, relative: str) -> list[str]:
+    """The same; nothing if it cannot be read."""
+    try:
+        return contents(root, relative)
     except OSError:
         return []
 
 
-def make_folder(path: str) -> None:
-    """The folder and every missing one above it, for their owner only, and on disk when this returns."""
+def make_folder(path: str, *, private: bool = True) -> None:
+    """The folder and every missing one above it, on disk when this returns."""
     missing = []
     while not os.path.isdir(path):
         missing.append(path)
@@ -85,16 +122,21 @@ def make_folder(path: str) -> None:
         path = parent
     for folder in reversed(missing):
         with contextlib.suppress(FileExistsError):
-            os.mkdir(folder, 0o700)
+            os.mkdir(folder, 0o700 if private else 0o777)
         sync_folder(os.path.dirname(folder))
 
 
-def new_folder(root: str, relative: str) -> bool:
+def new_folder(root: str, relative: str, *, private: bool = True) -> bool:
     """A folder that was not there before; False if it was."""
     try:
-        with _folder_of(root, relative) as (folder, name):
-            os.mkdir(name, 0o700, dir_fd=folder)
-            _sync(folder)
+        with folder_of(root, relative) as (folder, name):
+            os.mkdir(name, 0o700 if private else 0o777, dir_fd=folder)
+            try:
+                sync_names(folder)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.rmdir(name, dir_fd=folder)
+                raise
     except FileExistsError:
         return False
     except OSError as error:
@@ -102,58 +144,64 @@ def new_folder(root: str, relative: str) -> bool:
     return True
 
 
-def remove_folder(root: str, relative: str, *names: str) -> None:
-    """Take back a folder made by `new_folder` and these files in it. One that holds anything else stays."""
-    with contextlib.suppress(OSError), _folder_of(root, os.path.join(relative, "")) as (folder, _):
-        there = set(os.listdir(folder))
-        if there <= set(names):
-            for name in there:
-                os.unlink(name, dir_fd=folder)
-            with _folder_of(root, relative) as (parent, own_name):
-                os.rmdir(own_name, dir_fd=parent)
+def remove_folder(root: str, relative: str) -> None:
+    """Take back a folder made by `new_folder`. One that holds anything stays."""
+    with contextlib.suppress(OSError), folder_of(root, relative) as (folder, name):
+        os.rmdir(name, dir_fd=folder)
 
 
-def create(root: str, relative: str, data: bytes, *, sync: bool = True) -> None:
+def create(root: str, relative: str, data: bytes, *, sync: bool = True, private: bool = True) -> None:
     """A new file with `data` in it, under its name only once it is whole. Never over an existing one."""
     try:
-        with _folder_of(root, relative) as (folder, name):
+        with folder_of(root, relative) as (folder, name):
             if data:
-                temporary = _write_beside(folder, name, data, sync=sync)
+                temporary = f"{name}.{os.urandom(4).hex()}.tmp"  # no lock yet: others may create here too
+                _write(folder, temporary, data, sync=sync, private=private)
                 try:
-                    _link(folder, temporary, name)
+                    _link(folder, temporary, name, private=private)
                 finally:
                     os.unlink(temporary, dir_fd=folder)
             else:
-                _open(folder, name, os.O_RDWR | os.O_CREAT | os.O_EXCL).close()
+                make_in(folder, name, private=private).close()
             if sync:
-                _sync(folder)
+                sync_names(folder)
     except OSError as error:
         raise NotSaved(os.path.join(root, relative), error) from error
 
 
-def replace(root: str, relative: str, data: bytes) -> None:
-    """The file's old content or its new one, at any moment and after a power cut; nothing between."""
+def replace(root: str, relative: str, data: bytes, *, sync: bool = True, private: bool = True) -> None:
+    """The file's old content or its new one, at any moment and after a power cut; nothing between.
+
+    Called under the session's lock, so one name does for what is not whole yet, and what a killed process
+    left under it is gone with the next call. Without `sync`, a power cut may leave anything: that is for
+    what can be made again.
+    """
     try:
-        with _folder_of(root, relative) as (folder, name):
-            temporary = _write_beside(folder, name, data, sync=True)
+        with folder_of(root, relative) as (folder, name):
+            temporary = f"{name}.tmp"
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=folder)
+            _write(folder, temporary, data, sync=sync, private=private)
             try:
                 os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-            except OSError:
-                os.unlink(temporary, dir_fd=folder)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary, dir_fd=folder)
                 raise
-            _sync(folder)
+            if sync:
+                sync_names(folder)
     except OSError as error:
         raise NotSaved(os.path.join(root, relative), error) from error
 
 
-def set_aside(root: str, relative: str, suffix: str) -> str:
+def set_aside(root: str, relative: str, suffix: str, *, private: bool = True) -> str:
     """A second name for a file about to be replaced: `<name>.<suffix>`, numbered if that is taken."""
     for number in itertools.count(1):
         aside = f"{relative}.{suffix}" if number == 1 else f"{relative}.{suffix}.{number}"
         try:
-            with _folder_of(root, relative) as (folder, name):
-                _link(folder, name, os.path.basename(aside))
-                _sync(folder)
+            with folder_of(root, relative) as (folder, name):
+                _link(folder, name, os.path.basename(aside), private=private)
+                sync_names(folder)
             return aside
         except FileExistsError:
             if os.path.samefile(os.path.join(root, relative), os.path.join(root, aside)):
@@ -163,62 +211,59 @@ def set_aside(root: str, relative: str, suffix: str) -> str:
     raise AssertionError("unreachable")
 
 
-def move(root: str, relative: str, new_root: str, new_relative: str) -> None:
-    """A file to another folder, on another disk too; on disk when this returns."""
-    try:
-        with (
-            _folder_of(root, relative) as (old, name),
-            _folder_of(new_root, new_relative) as (new, new_name),
-        ):
-            try:
-                os.rename(name, new_name, src_dir_fd=old, dst_dir_fd=new)
-            except OSError as error:
-                if error.errno != errno.EXDEV:
-                    raise
-                _copy(old, name, new, new_name)
-                _sync(new)
-                os.unlink(name, dir_fd=old)
-            _sync(new)
-            _sync(old)
-    except OSError as error:
-        raise NotSaved(os.path.join(root, relative), error) from error
-
-
-def _link(folder: int, name: str, new_name: str) -> None:
+def _link(folder: int, name: str, new_name: str, *, private: bool) -> None:
     """A second name for a file, never one that is taken. Where the file system has no links, a copy."""
     try:
         os.link(name, new_name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
             raise
-        _copy(folder, name, folder, new_name)
+        copy_in(folder, name, folder, new_name, private=private)
 
 
-def _copy(folder: int, name: str, new_folder: int, new_name: str) -> None:
+def copy_in(
+    folder: int,
+    name: str,
+    new_folder: int,
+    new_name: str,
+    *,
+    private: bool = True,
+    like: os.stat_result | None = None,
+) -> None:
     """A whole copy under a name that is not taken, or none."""
     with (
-        _open(folder, name, os.O_RDONLY) as file,
-        _open(new_folder, new_name, os.O_RDWR | os.O_CREAT | os.O_EXCL) as copy,
+        open_in(folder, name, os.O_RDONLY | os.O_NONBLOCK) as file,
+        make_in(new_folder, new_name, private=private) as copy,
     ):
         try:
-            write_all(copy.fileno(), read_all(file.fileno(), os.fstat(file.fileno()).st_size))
+            while piece := file.read(_PIECE):
+                write_all(copy.fileno(), piece)
+            if like:
+                make_like(copy.fileno(), like)
             sync_data(copy.fileno())
         except BaseException:
-            os.unlink(new_name, dir_fd=new_folder)
+            with contextlib.suppress(OSError):
+                os.unlink(new_name, dir_fd=new_folder)
             raise
 
 
-def _write_beside(folder: int, name: str, data: bytes, *, sync: bool) -> str:
-    temporary = f"{name}.{os.urandom(4).hex()}.tmp"
-    with _open(folder, temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL) as file:
+def make_like(descriptor: int, found: os.stat_result) -> None:
+    """Give a copy the mode and the times of the original."""
+    os.fchmod(descriptor, found.st_mode & 0o777)  # whose the copy is may differ, so it runs as nobody else
+    os.utime(descriptor, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def _write(folder: int, name: str, data: bytes, *, sync: bool, private: bool) -> None:
+    """A new file with `data` in it, or none."""
+    with make_in(folder, name, private=private) as file:
         try:
             write_all(file.fileno(), data)
             if sync:
                 sync_data(file.fileno())
         except BaseException:
-            os.unlink(temporary, dir_fd=folder)
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=folder)
             raise
-    return temporary
 
 
 def read_all(descriptor: int, size: int) -> bytes:
@@ -261,12 +306,13 @@ def sync_folder(path: str) -> None:
     """Make a creation or a rename in this folder survive a power cut."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _sync(folder)
+        sync_names(folder)
     finally:
         os.close(folder)
 
 
-def _sync(folder: int) -> None:
+def sync_names(folder: int) -> None:
+    """The same for a folder that is open."""
     try:
         os.fsync(folder)
     except OSError as error:

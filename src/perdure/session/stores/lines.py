@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 LONGEST = 64 * 2**20
@@ -97,21 +97,28 @@ def count(descriptor: int, start: int, end: int) -> int:
 
 # --- what can be saved of a line that is not one record -------------------------------------------
 
-_RECORD = re.compile(r'\{\s*"(?:type|id|parentId|timestamp)"\s*:')
+RECORD_START = re.compile(r'\{\s*"(?:type|id|parentId|timestamp)"\s*:')
 _GAP = re.compile(r"[\s\0]*")
 _END = re.compile(r"[\s\0]*(?:\{|\Z)")
 _LONGEST_SALVAGED = 8 * 2**20  # parsing what may be damaged takes many times its size
 _MOST_FAILURES = 64
 
 
-def salvage(line: bytes) -> tuple[list[bytes], int]:
+def is_record(value: Any) -> bool:
+    """Whether an object has the envelope of an entry, or is a header."""
+    return {"type", "id", "timestamp"} <= value.keys() and ("parentId" in value or value["type"] == "session")
+
+
+def salvage(
+    line: bytes, start: re.Pattern[str] = RECORD_START, wanted: Callable[[Any], bool] = is_record
+) -> tuple[list[bytes], int]:
     """The whole records inside a damaged line: between NULs, glued to each other, behind a torn one.
 
     With them how many bytes of the line are whole from its beginning on.
 
-    A record inside a record is not one. Only what has the envelope of an entry, or is a header, counts, and
-    only where nothing torn is before it, or where it does not stand as a value stands in JSON and the line
-    ends behind it or another record begins.
+    A record inside a record is not one. Only what is `wanted` counts, and begins as `start` says, and only
+    where nothing torn is before it, or where it does not stand as a value stands in JSON and the line ends
+    behind it or another record begins.
     """
     if len(line) > _LONGEST_SALVAGED:
         return [], 0
@@ -120,28 +127,24 @@ def salvage(line: bytes) -> tuple[list[bytes], int]:
     found: list[bytes] = []
     at = behind = failures = whole = 0
     parsed = 4 * len(text)  # how much of failed tries is still worth its time
-    while failures < _MOST_FAILURES and parsed > 0 and (match := _RECORD.search(text, at)):
-        start = match.start()
-        at = start + 1
+    while failures < _MOST_FAILURES and parsed > 0 and (match := start.search(text, at)):
+        begin = match.start()
+        at = begin + 1
         try:
-            value, end = decoder.raw_decode(text, start)
+            value, end = decoder.raw_decode(text, begin)
         except (ValueError, RecursionError) as error:
             failures += 1
-            parsed -= getattr(error, "pos", len(text)) - start
+            parsed -= getattr(error, "pos", len(text)) - begin
             continue
-        follows = _GAP.fullmatch(text, behind, start)
-        if _is_record(value) and (
-            follows or (_END.match(text, end) and not text[:start].rstrip().endswith((":", ",", "[")))
+        follows = _GAP.fullmatch(text, behind, begin)
+        if wanted(value) and (
+            follows or (_END.match(text, end) and not text[:begin].rstrip().endswith((":", ",", "[")))
         ):
-            found.append(text[start:end].encode("utf-8", "surrogateescape"))
+            found.append(text[begin:end].encode("utf-8", "surrogateescape"))
             if follows and whole == behind:
                 whole = end
             at = behind = end
         else:
             failures += 1
-            parsed -= end - start
+            parsed -= end - begin
     return found, len(text[:whole].encode("utf-8", "surrogateescape"))
-
-
-def _is_record(value: Any) -> bool:
-    return {"type", "id", "timestamp"} <= value.keys() and ("parentId" in value or value["type"] == "session")

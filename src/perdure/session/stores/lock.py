@@ -24,18 +24,20 @@ _PAUSES = (0.0005, 0.02)
 class Lock:
     """Held from construction until `release`, or until it is dropped, or the process ends."""
 
-    def __init__(self, root: str, relative: str, session: str, wait: float) -> None:
+    def __init__(self, root: str, relative: str, session: str, wait: float, *, private: bool = True) -> None:
         self.path = os.path.join(root, relative)
         deadline = time.monotonic() + max(wait, _SHORTEST_WAIT)
         pause = _PAUSES[0]
         while True:
             try:
-                self._file = _opened(root, relative)
+                self._file = _opened(root, relative, private)
                 own = os.fstat(self._file.fileno())
                 self._identity = own.st_ino, own.st_dev  # which never changes while the file is open
                 if _try(self._file) and self.is_mine():
                     break
             except OSError as error:
+                if hasattr(self, "_file"):
+                    self._file.close()  # whoever keeps the error must not keep the lock with it
                 raise NotSaved(self.path, error) from error
             if time.monotonic() >= deadline:
                 pid, _ = _holder(self._file)
@@ -132,13 +134,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_let_go_in_child)
 
 
-def _opened(root: str, relative: str) -> FileIO:
+def _opened(root: str, relative: str, private: bool) -> FileIO:
     try:
-        return files.open_beneath(root, relative, os.O_RDWR | os.O_CREAT)
+        return files.open_beneath(root, relative, os.O_RDWR | os.O_CREAT, private=private)
     except FileNotFoundError:
-        files.make_folder(root)
-        files.new_folder(root, os.path.dirname(relative))
-        return files.open_beneath(root, relative, os.O_RDWR | os.O_CREAT)
+        files.make_folder(root, private=private)
+        steps = os.path.dirname(relative).split(os.sep)
+        for count in range(len(steps)):
+            files.new_folder(root, os.path.join(*steps[: count + 1]), private=private)
+        return files.open_beneath(root, relative, os.O_RDWR | os.O_CREAT, private=private)
 
 
 def _try(file: FileIO, *, shared: bool = False) -> bool:

@@ -22,15 +22,20 @@ _NEVER = -1
 
 
 class AppendLog:
-    def __init__(self, root: str, relative: str, lock: Lock, durability: Durability) -> None:
+    def __init__(
+        self, root: str, relative: str, lock: Lock, durability: Durability, *, private: bool = True
+    ) -> None:
         self._root = root
         self._relative = relative
         self.path = os.path.join(root, relative)
         self._lock = lock
         self._durable = durability == "power"
+        self._private = private
         self._attempt = b""  # what may stand past `size` without having been acknowledged
         self._file = self._open()
         self.size = os.fstat(self._file.fileno()).st_size
+        self.added = 0
+        """How much of that is the last append's."""
 
     def fileno(self) -> int:
         return self._file.fileno()
@@ -49,8 +54,14 @@ class AppendLog:
             # After a failed sync the kernel may call the next one good: only a new descriptor is trusted.
             self._file.close()
             raise NotSaved(self.path, error) from error
-        self.size += len(self._attempt)
+        self.size, self.added = self.size + len(self._attempt), len(self._attempt)
         self._attempt = b""
+
+    def take_back(self) -> None:
+        """Undo the last append: what belongs to it could not be done."""
+        self.size, added, self.added = self.size - self.added, self.added, 0
+        self._attempt = os.pread(self.fileno(), added, self.size)
+        self._settle()
 
     def sync(self) -> None:
         """What is there already, by whomever it was written, is on disk when this returns."""
@@ -148,8 +159,8 @@ class AppendLog:
         saved = files.read_all(self.fileno(), self.size)
         try:
             if not os.path.lexists(self.path):
-                files.make_folder(os.path.dirname(self.path))
-                files.create(self._root, self._relative, saved)
+                files.make_folder(os.path.dirname(self.path), private=self._private)
+                files.create(self._root, self._relative, saved, private=self._private)
                 self._file.close()
                 return "was deleted while in use; all that was saved is back in its place"
             self._file.close()
@@ -157,7 +168,7 @@ class AppendLog:
             if self._starts_with(saved):
                 return "was replaced while in use; the new file holds all that was saved"
             aside = f"{self._relative}.{os.urandom(4).hex()}.displaced"
-            files.create(self._root, aside, saved)
+            files.create(self._root, aside, saved, private=self._private)
         except (OSError, NotSaved) as error:
             return f"was deleted or replaced while in use, and what was saved could not be put back ({error})"
         return f"was replaced while in use; what was saved is kept in {os.path.join(self._root, aside)}"

@@ -10,7 +10,7 @@ from typing import Self
 from perdure.errors import Conflict, Held, NotFound, NotSaved
 from perdure.session import ids
 from perdure.session.entry import Entry
-from perdure.session.stores import NOT_A_RECORD, START, Cursor, Found, Header, Page, Problems
+from perdure.session.stores import NOT_A_RECORD, START, Cursor, Found, Header, Page, Problems, Repaired
 
 
 class _Kept:
@@ -22,9 +22,11 @@ class _Kept:
 
 class MemoryStore:
     name = "memory"
+    repairs_in_place = True
 
     def __init__(self) -> None:
         self._sessions: dict[str, _Kept] = {}
+        self._deleted: dict[str, _Kept] = {}
 
     def list(self) -> Iterator[Found]:
         yield from [Found(id, "", size=len(kept.entries)) for id, kept in list(self._sessions.items())]
@@ -45,6 +47,12 @@ class MemoryStore:
             raise Held(ref.id, os.getpid())
         return MemoryWriter(self, ref, Cursor(len(kept.entries)) if after is None else after)
 
+    def new_id(self, header: Header) -> str:
+        return ids.new_id()
+
+    def forbidden(self, entry: Entry) -> Sequence[str]:
+        return ()
+
     def create(self, header: Header, entries: Iterable[Entry] = ()) -> Found:
         ids.check(header.id)
         if header.id in self._sessions:
@@ -55,7 +63,26 @@ class MemoryStore:
     def delete(self, ref: Found) -> None:
         if not self._kept(ref).lock.acquire(blocking=False):
             raise Held(ref.id, os.getpid())
+        self._deleted[ref.id] = self._sessions.pop(ref.id)
+
+    def remove_empty(self, ref: Found) -> bool:
+        kept = self._kept(ref)
+        if kept.entries or not kept.lock.acquire(blocking=False):
+            return False
         del self._sessions[ref.id]
+        return True
+
+    def restore(self, text: str) -> Found:
+        id = ids.resolve(text, self._deleted)
+        if id in self._sessions:
+            raise Conflict(id, "is the id of another session by now", "delete that one first")
+        kept = self._deleted.pop(id)
+        self._sessions[id] = _Kept(kept.header, kept.entries)
+        return Found(id, "")
+
+    def repair(self, ref: Found) -> Repaired | None:
+        self._kept(ref)
+        return None
 
     def holder(self, ref: Found) -> int | None:
         return os.getpid() if self._kept(ref).lock.locked() else None

@@ -10,34 +10,22 @@ append, and then the original stays beside it.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Self
+from collections.abc import Iterable, Iterator, Sequence
 
-from perdure.errors import Conflict, InvalidId, NotSaved, Unreadable, UsageError
-from perdure.session import ids, trash
+from perdure.errors import NotSaved, Unreadable
+from perdure.session import ids
 from perdure.session.entry import Entry
 from perdure.session.record import dumps, loads
-from perdure.session.stores import (
-    START,
-    Cursor,
-    Durability,
-    Found,
-    Header,
-    Page,
-    Problems,
-    files,
-    lines,
-    pi_format,
-)
-from perdure.session.stores.lock import Lock, Turns, holder
-from perdure.session.stores.log import AppendLog
-
-_FINGERPRINT = 32  # bytes before a cursor, to tell a file that grew from one that was rewritten
+from perdure.session.stores import START, Cursor, Durability, Found, Header, files, pi_format
+from perdure.session.stores.file_store import found
+from perdure.session.stores.jsonl import JsonlStore, JsonlWriter, LineReader
+from perdure.session.stores.lock import Lock
+from perdure.session.stores.pi_format import PiReader
 
 
-class PiStore:
+class PiStore(JsonlStore):
     name = "pi"
+    depth = 1
 
     def __init__(
         self,
@@ -48,20 +36,12 @@ class PiStore:
         durability: Durability = "power",
     ) -> None:
         """With a `sessions_dir` of its own, the store has no folders for projects."""
-        if durability not in ("power", "process"):
-            raise UsageError(f"Unknown durability {durability!r}", "it is 'power' or 'process'")
-        self.root = sessions_dir or os.path.join(home, "sessions")
+        super().__init__(home, sessions_dir or os.path.join(home, "sessions"), durability, cwd=cwd)
         self._real_root = os.path.realpath(self.root)
         self._by_project = sessions_dir is None
-        self._cwd = cwd
-        self._durability = durability
 
-    @property
-    def cwd(self) -> str:
-        try:
-            return os.path.abspath(self._cwd or "")
-        except OSError:
-            return ""  # the directory this process was started in is gone
+    def new_id(self, header: Header) -> str:
+        return ids.new_id()
 
     def list(self) -> Iterator[Found]:
         try:
@@ -83,93 +63,49 @@ class PiStore:
             elif item.is_symlink() and item.is_dir():
                 yield Found(item.name, item.path)
 
-    def read(self, ref: Found, after: Cursor = START) -> Page:
-        with files.open_to_read(self.root, self._relative(ref)) as file, files.told(Unreadable, ref.path):
-            return self._read(ref, file.fileno(), after)
-
-    def read_back(self, ref: Found, problems: Problems | None = None) -> Generator[Entry, None, None]:
-        with files.open_to_read(self.root, self._relative(ref)) as file, files.told(Unreadable, ref.path):
-            descriptor = file.fileno()
-            end = os.fstat(descriptor).st_size
-            reader = self._reader(ref, descriptor, end)
-            given = number = numbered = 0
-            if reader.sound:
-                for offset, data in lines.backward(descriptor, end):
-                    if data == b"":
-                        continue
-                    unfinished = data is not None and offset + len(data) == end
-                    (reader.take_rest if unfinished else reader.take)(data, 1 if offset == 0 else _UNCOUNTED)
-                    if reader.problems and problems is not None:
-                        if number:
-                            number -= lines.count(descriptor, offset, numbered)
-                        else:
-                            number = 1 + lines.count(descriptor, 0, offset)
-                        numbered = offset
-                        problems.extend(each._replace(line=number) for each in reader.problems)
-                    reader.problems.clear()
-                    if reader.adopted:
-                        break  # a record without an id is named by its place, which only the start can tell
-                    while reader.entries:
-                        given += 1
-                        yield reader.entries.pop()
-                else:
-                    return
-            page = self._read(ref, descriptor, START, end)
-            if problems is not None:
-                told = set(problems)
-                problems.extend(each for each in page.problems if each not in told)
-            yield from islice(reversed(page.entries), given, None)
-
-    def writer(self, ref: Found, wait: float = 10.0, after: Cursor | None = START) -> PiWriter:
-        lock = self._lock(ref, wait)
-        try:
-            with files.told(NotSaved, ref.path):
-                return PiWriter(self, ref, lock, after)
-        except BaseException:
-            lock.release()
-            raise
-
     def create(self, header: Header, entries: Iterable[Entry] = ()) -> Found:
         ids.check(header.id)
-        cwd = header.cwd or self.cwd
-        folder = pi_format.folder_name(cwd) if self._by_project else ""
+        header = header._replace(cwd=header.cwd or self.cwd)
+        folder = pi_format.folder_name(header.cwd) if self._by_project else ""
         relative = os.path.join(folder, pi_format.file_name(header))
-        path = os.path.join(self.root, relative)
+        ref = Found(header.id, os.path.join(self.root, relative))
         entries = list(entries)
-        first = pi_format.header_line(header._replace(cwd=cwd)) if entries else None
-        text = pi_format.file_text(path, first, entries, checksum=True)
-        with files.told(NotSaved, path):
-            files.make_folder(os.path.dirname(path))
-        files.create(self.root, relative, text, sync=self._durability == "power")
-        return _stat(header.id, path)
+        text = b""
+        if entries or header.facts or header.parent_session:
+            first = pi_format.header_line(header)
+            reader = self.reader(ref)
+            reader.record(first, 1)
+            text = self.text(ref, first, entries, reader)
+        with files.told(NotSaved, ref.path):
+            files.make_folder(os.path.dirname(ref.path))
+        files.create(self.root, relative, text, sync=self.synced)
+        return found(header.id, ref.path)
 
-    def delete(self, ref: Found) -> None:
-        with self._lock(ref, 0):
-            relative = self._relative(ref)
-            folder, name = os.path.split(relative)
-            beside = (
-                os.path.join(folder, each)
-                for each in sorted(files.names(self.root, folder))
-                if each.startswith(f"{name}.") and not each.endswith(".jsonl")
-            )
-            names = [*beside, relative]  # the session itself last: until then it is all still there
-            trash.discard(os.path.join(*self._home(ref)), ref.id, self.name, self.root, names)
+    def reader(self, ref: Found) -> PiReader:
+        return PiReader(ref.path, pi_format.header_from_name(os.path.basename(ref.path)))
 
-    def holder(self, ref: Found) -> int | None:
-        return holder(*self._lock_place(ref))
+    def line(self, entry: Entry, reader: LineReader) -> bytes:
+        assert isinstance(reader, PiReader)
+        return pi_format.entry_line(reader.path, entry, checksum=reader.checksums)
 
-    def _lock(self, ref: Found, wait: float) -> Lock:
-        return Lock(*self._lock_place(ref), ref.id, wait)
+    def first_line(self, ref: Found, header: Header) -> bytes:
+        timestamp = header.timestamp or ids.stamp(ids.now())
+        return pi_format.header_line(header._replace(cwd=header.cwd or self.cwd, timestamp=timestamp))
 
-    def _lock_place(self, ref: Found) -> tuple[str, str]:
-        root, home = self._home(ref)
-        return root, os.path.join(home, "locks", f"{ids.file_name(ref.id)}.lock")
+    def _writer(self, ref: Found, lock: Lock, after: Cursor | None) -> PiWriter:
+        return PiWriter(self, ref, lock, after)
 
-    def _home(self, ref: Found) -> tuple[str, str]:
-        """Where a session's lock and trash are: a root, and a folder below it. This follows from where the
-        file is and from nothing else: however a store was opened, a session has one lock."""
+    def _homes(self) -> Sequence[str]:
+        below = [name for name in files.names(self.root, "") if not name.endswith(".jsonl")]
+        places = ("", *(os.path.join(name, "") for name in sorted(below)))
+        homes = dict.fromkeys(os.path.join(*self._place(place)) for place in places)
+        return [home for home in homes if os.path.isdir(os.path.join(home, "trash"))] or list(homes)[:1]
+
+    def _place(self, relative: str) -> tuple[str, str]:
+        """This follows from where the file is and from nothing else: however a store was opened, a session
+        has one lock."""
         root = self._real_root
-        folder = os.path.dirname(self._relative(ref))
+        folder = os.path.dirname(relative)
         if folder == "":
             root, folder = os.path.split(root)
         above = os.path.basename(root)
@@ -177,190 +113,26 @@ class PiStore:
             return os.path.dirname(root), ""
         return root, folder
 
-    def _relative(self, ref: Found) -> str:
-        """The session's file as named from the root. Whatever a caller calls a session, it is in there."""
-        relative = os.path.relpath(ref.path, self.root)
-        try:
-            inside = relative.split(os.sep)[0] != os.pardir and relative.count(os.sep) <= 1
-            if inside and b"\0" not in os.fsencode(relative):
-                return relative
-        except UnicodeEncodeError:
-            pass
-        raise InvalidId(ref.path, f"that of a session in {self.root}")
 
-    def _reader(self, ref: Found, descriptor: int, end: int) -> pi_format.Reader:
-        """A reader that has read the header, if that is the first line, as it is in every sound file."""
-        reader = pi_format.Reader(ref.path, pi_format.header_from_name(os.path.basename(ref.path)))
-        first, newline, _ = os.pread(descriptor, min(end, _HEADER_WITHIN), 0).partition(b"\n")
-        if newline and b'"session"' in first:
-            reader.take(first, 1)
-            if reader.entries:  # a record is glued to it
-                return pi_format.Reader(ref.path, reader.header)
-            reader.problems.clear()
-        return reader
-
-    def _read(self, ref: Found, descriptor: int, after: Cursor, end: int | None = None) -> Page:
-        reader, cursor = self._scan(ref, descriptor, after, end)
-        return Page(reader.entries, cursor, reader.problems, reader.header)
-
-    def _scan(
-        self, ref: Found, descriptor: int, after: Cursor, end: int | None = None
-    ) -> tuple[pi_format.Reader, Cursor]:
-        status = os.fstat(descriptor)
-        end = status.st_size if end is None else end
-        reader = self._reader(ref, descriptor, end)
-        if after.offset:
-            if (
-                after.inode != status.st_ino
-                or after.offset > end
-                or _tail(descriptor, after.offset) != after.tail
-            ):
-                raise Conflict(ref.path, "was replaced or rewritten since it was last read")
-            if after.offset == end:
-                return reader, after
-            if after.line == _UNCOUNTED:  # from a writer that began at the end
-                _, after = self._scan(ref, descriptor, START, after.offset)
-            if not reader.sound:  # what such a file says depends on its beginning
-                reader, cursor = self._scan(ref, descriptor, START, end)
-                del reader.entries[: after.entries]
-                return reader, cursor
-            reader.count, reader.last_before = after.entries, after.last
-        else:
-            reader = pi_format.Reader(ref.path, pi_format.header_from_name(os.path.basename(ref.path)))
-        number = after.line
-        if after.tail and not after.tail.endswith(b"\n"):
-            number -= 1  # what follows is still that line's
-        forward = lines.Forward(descriptor, after.offset, end)
-        for batch in forward:
-            number = reader.take_all(batch, number)
-        offset = forward.offset
-        if forward.rest != b"" and (taken := reader.take_rest(forward.rest, number + 1)):
-            number += 1
-            offset += taken
-        if offset == after.offset:
-            number = after.line
-        tail = _tail(descriptor, offset)
-        entries = reader.count + len(reader.entries)
-        return reader, Cursor(offset, number, status.st_ino, tail, entries, reader.last)
-
-
-class PiWriter:
-    def __init__(self, store: PiStore, ref: Found, lock: Lock, after: Cursor | None) -> None:
-        self._store = store
-        self._ref = ref
-        self._lock = lock
-        self._turn = Turns()  # threads that share a writer
-        self._version = pi_format.VERSION
-        self._checksums = False
-        self._needs_header = True
-        self._log = AppendLog(store.root, store._relative(ref), lock, store._durability)
-        self._look_at_header()
-        if after is None:
-            size = self._log.size
-            status = os.fstat(self._log.fileno())
-            after = Cursor(size, _UNCOUNTED, status.st_ino, _tail(self._log.fileno(), size), 0, None)
-        self._cursor = after
-        self._behind = after.offset != self._log.size  # whether there is more than this writer was told of
-
-    def catch_up(self) -> Page:
-        with self._turn, files.told(NotSaved, self._ref.path):
-            return self._catch_up()
-
-    def append(self, entries: Sequence[Entry]) -> Cursor:
-        with self._turn:
-            try:
-                return self._append(entries)
-            except OSError as error:
-                raise NotSaved(self._ref.path, error) from error
-
-    def _catch_up(self) -> Page:
-        self._log.refresh()
-        self._look_at_header()
-        descriptor = self._log.fileno()
-        end = self._log.size
-        try:
-            page = self._store._read(self._ref, descriptor, self._cursor, end)
-        except Conflict:
-            page = self._store._read(self._ref, descriptor, START, end)
-        self._cursor = page.cursor
-        self._behind = False
-        return page
-
+class PiWriter(JsonlWriter):
     def _append(self, entries: Sequence[Entry]) -> Cursor:
-        path = self._ref.path
-        if self._behind:
-            raise Conflict(path, "has entries this writer has not read")
-        if not entries:
-            self._log.sync()  # they are all there, perhaps from a writer that died before it had synced them
-            return self._cursor
-        if self._version < pi_format.VERSION:
-            self._upgrade()
-        first = self._first_line() if self._needs_header else None
-        checksum = self._checksums or first is not None
-        text = pi_format.file_text(path, first, entries, checksum=checksum)
-        at = self._cursor
-        counted = at.line != _UNCOUNTED and at.offset == self._log.size  # not so behind a torn line
-        self._log.append(text)
-        self._checksums, self._needs_header = checksum, False
-        self._cursor = Cursor(
-            self._log.size,
-            at.line + (first is not None) + len(entries) if counted else _UNCOUNTED,
-            at.inode or os.fstat(self._log.fileno()).st_ino,
-            text[-_FINGERPRINT:],
-            at.entries + len(entries),
-            entries[-1].id,
-        )
-        return self._cursor
+        known = self._known
+        if entries and not self._behind and isinstance(known, PiReader) and known.version < pi_format.VERSION:
+            self._upgrade(known.version)
+        return super()._append(entries)
 
-    def release(self) -> None:
-        """Give the right to write back. A forked child never had it, and only closes what it inherited."""
-        with self._turn:
-            try:
-                self._log.close()
-            finally:
-                self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.release()
-
-    def _look_at_header(self) -> None:
-        descriptor, size = self._log.fileno(), self._log.size
-        reader = self._store._reader(self._ref, descriptor, size)
-        if not reader.sound:
-            reader, _ = self._store._scan(self._ref, descriptor, START, size)
-        self._version = reader.version
-        self._checksums = reader.checksums
-        # Also where the first append of all was torn: a fragment of a header is none.
-        self._needs_header = not reader.headed and not reader.entries
-
-    def _first_line(self) -> bytes:
-        name = pi_format.header_from_name(os.path.basename(self._ref.path))
-        timestamp = name.timestamp or ids.stamp(ids.now())
-        return pi_format.header_line(name._replace(cwd=self._store.cwd, timestamp=timestamp))
-
-    def _upgrade(self) -> None:
+    def _upgrade(self, version: int) -> None:
         """Replace a file of an old version by the same session in today's. The original stays beside it."""
-        store, relative = self._store, self._store._relative(self._ref)
-        reader, _ = store._scan(self._ref, self._log.fileno(), START)
+        store, relative = self._store, self._store.relative(self._ref)
+        reader, _ = store.scan(self._ref, self._log.fileno(), START)
+        assert isinstance(reader, PiReader)
         header = dumps({**loads(reader.header_raw), "version": pi_format.VERSION})
-        text = pi_format.file_text(self._ref.path, header, reader.entries, checksum=False)
+        text = store.text(self._ref, header, reader.entries, reader)
         self._log.check()  # what is replaced is what was read
-        files.set_aside(store.root, relative, f"v{self._version}")
+        files.set_aside(store.root, relative, f"v{version}")
         files.replace(store.root, relative, text)
         self._log.replaced()
-        self.catch_up()
-
-
-_UNCOUNTED = -1
-_HEADER_WITHIN = 2**14
-
-
-def _tail(descriptor: int, offset: int) -> bytes:
-    start = max(0, offset - _FINGERPRINT)
-    return os.pread(descriptor, offset - start, start)
+        self._catch_up()
 
 
 def _found(item: os.DirEntry[str]) -> Found:
@@ -371,11 +143,3 @@ def _found(item: os.DirEntry[str]) -> Found:
     return Found(
         pi_format.header_from_name(item.name).id, item.path, status.st_ino, status.st_size, status.st_mtime_ns
     )
-
-
-def _stat(id: str, path: str) -> Found:
-    try:
-        status = os.stat(path, follow_symlinks=False)
-    except OSError:
-        return Found(id, path)  # gone again already
-    return Found(id, path, status.st_ino, status.st_size, status.st_mtime_ns)

@@ -1,0 +1,82 @@
+"""What is wrong with a session, in sentences; what a repair would keep; and the repair.
+
+Looking changes nothing. A repair keeps every entry that can be read and never destroys a byte: where a file
+is replaced, the one it replaces stays beside it; where a document cannot be mended, what can be saved of it
+is a new session, and the document stays. Repairing what was repaired does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from perdure.errors import PerdureError
+from perdure.session import tree
+from perdure.session.entry import Entry
+from perdure.session.stores import Found, Problem, Repaired, Store
+
+
+class Diagnosis(NamedTuple):
+    ref: Found
+    findings: list[str]
+    """Everything that is not as it should be, a sentence each."""
+    kept: list[Entry]
+    """What can be read, and so what a repair keeps."""
+    remedy: str
+    """What a repair would do, or why there is none, in a sentence; empty where nothing is wrong."""
+
+    @property
+    def messages(self) -> int:
+        """How many messages are kept."""
+        return sum(entry.type == "message" for entry in self.kept)
+
+
+def examine(store: Store, ref: Found) -> Diagnosis:
+    """Look at one session, also while somebody writes to it."""
+    try:
+        page = store.read(ref)
+    except PerdureError as error:
+        return Diagnosis(ref, [_sentence(error.message)], [], _sentence(error.hint or "nothing can be read"))
+    folded = tree.fold(page.entries)
+    findings = [_finding(problem) for problem in page.problems] + [_sentence(each) for each in folded.notices]
+    remedy = ""
+    if page.problems:
+        remedy = _remedy(store, ref, page.entries)
+    elif findings:
+        remedy = "Nothing has to be repaired: it is read this way every time."
+    return Diagnosis(ref, findings, page.entries, remedy)
+
+
+def examine_all(store: Store) -> Iterator[Diagnosis]:
+    """Look at every session, one at a time; those that are well are not in the result."""
+    for ref in store.list():
+        diagnosis = examine(store, ref)
+        if diagnosis.findings:
+            yield diagnosis
+
+
+def repair(store: Store, ref: Found) -> Repaired | None:
+    """Do what `examine` says a repair would do. None if there is nothing to do; `Held` while a process
+    writes to the session."""
+    return store.repair(ref)
+
+
+def _remedy(store: Store, ref: Found, kept: list[Entry]) -> str:
+    count = f"{len(kept)} {'entry' if len(kept) == 1 else 'entries'}"
+    if store.repairs_in_place:
+        return f"A repair keeps {count}, leaves out the rest and sets the file aside as it is now."
+    if not kept:
+        return "Nothing complete is in it, so there is nothing a repair could save."
+    return f"A repair saves {count} into a new session; this one stays as it is."
+
+
+def _finding(problem: Problem) -> str:
+    name = os.path.basename(problem.path)
+    return _sentence(
+        f"line {problem.line} of {name}: {problem.reason}" if problem.line else f"{name}: {problem.reason}"
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

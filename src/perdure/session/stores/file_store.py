@@ -1,0 +1,190 @@
+"""What all stores of files share: where a session's lock and trash are, and that nothing is outside.
+
+A store has a root, below which no symbolic link is followed, and a home, in which its locks and its trash
+are. A session is named from the root: by its file, or by its folder where it has one of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from perdure.errors import Held, InvalidId, NotFound, NotSaved, Unreadable, UsageError
+from perdure.session import ids, trash
+from perdure.session.entry import Entry
+from perdure.session.stores import START, Cursor, Durability, Found, Page, files
+from perdure.session.stores.lock import Lock, holder
+from perdure.session.trash import Trashed
+
+
+class FileStore:
+    name: str
+    depth: ClassVar[int] = 0
+    """How many folders a session's file may be below the root."""
+    private: ClassVar[bool] = True
+    """Whether what is made is for its owner only; else the user's umask rules."""
+
+    def __init__(self, home: str, root: str, durability: Durability, *, cwd: str | None = None) -> None:
+        if durability not in ("power", "process"):
+            raise UsageError(f"Unknown durability {durability!r}", "it is 'power' or 'process'")
+        self.home = home
+        self.root = root
+        self.durability = durability
+        self._cwd = cwd
+
+    @property
+    def synced(self) -> bool:
+        return self.durability == "power"
+
+    @property
+    def cwd(self) -> str:
+        """The directory a new session is about, where its header does not name one."""
+        try:
+            return os.path.abspath(self._cwd or "")
+        except OSError:
+            return ""  # the directory this process was started in is gone
+
+    def forbidden(self, entry: Entry) -> Sequence[str]:
+        return ()
+
+    def holder(self, ref: Found) -> int | None:
+        return holder(*self._lock_place(ref.id, self.relative(ref)))
+
+    def delete(self, ref: Found) -> None:
+        """Move it to the trash, whole. `Held` while a process has the right to write to it."""
+        relative = self.relative(ref)
+        with self.lock(ref, 0):
+            home = os.path.join(*self._place(relative))
+            names = [*self._beside(relative), self._whole(relative)]  # the session itself last
+            trash.discard(home, ref.id, self.name, self.root, names, private=self.private)
+            self._deleted(ref)
+
+    def trashed(self) -> Sequence[Trashed]:
+        """What was deleted and can be restored, last deleted first."""
+        everything = [each for home in self._homes() for each in trash.listed(home)]
+        mine = [each for each in everything if each.program in (self.name, "")]
+        return sorted(mine, key=lambda each: each.deleted, reverse=True)
+
+    def remove_empty(self, ref: Found) -> bool:
+        """Leave no trace of a session in which nothing was said. Whether it is gone: not if there is
+        anything in it, or set aside of it, and not while somebody writes to it."""
+        relative = self.relative(ref)
+        with contextlib.suppress(Held, Unreadable), self.lock(ref, 0):
+            page = self.read(ref)
+            if not page.entries and not page.problems and not self._beside(relative):
+                self._remove(relative)
+                self._deleted(ref)
+                return True
+        return False
+
+    def restore(self, text: str) -> Found:
+        """A deleted session, back in its place under its own id; the error says why not."""
+        home, gone = self._find_deleted(text)
+        relative = gone.names[-1] if gone.names and gone.root else ""
+        place = self._lock_place(gone.id, relative)
+        with Lock(*place, gone.id, 0, private=self.private):
+            *_, path = trash.restore(
+                home,
+                gone,
+                self.root,
+                is_taken=lambda: any(each.id == gone.id for each in self.list()),
+                private=self.private,
+            )
+            back = next((each for each in self.list() if each.id == gone.id), Found(gone.id, path))
+            self._restored(back)
+        return back
+
+    def expire(self, days: float = trash.DAYS, now: ids.Clock = ids.now) -> Sequence[Trashed]:
+        """Delete for good what was deleted that long ago. Returns what is gone."""
+        return [
+            gone
+            for home in self._homes()
+            for gone in trash.expire(
+                home, days=days, now=now, keep=lambda each: each.program != self.name, private=self.private
+            )
+        ]
+
+    def _find_deleted(self, text: str) -> tuple[str, Trashed]:
+        homes = self._homes()
+        for home in homes[:-1]:
+            try:
+                return home, trash.find(home, text)
+            except NotFound:
+                continue
+        return homes[-1], trash.find(homes[-1], text)
+
+    def lock(self, ref: Found, wait: float) -> Lock:
+        return Lock(*self._lock_place(ref.id, self.relative(ref)), ref.id, wait, private=self.private)
+
+    def relative(self, ref: Found) -> str:
+        """The session's file as named from the root. Whatever a caller calls a session, it is in there."""
+        relative = os.path.relpath(ref.path, self.root)
+        try:
+            inside = relative.split(os.sep)[0] != os.pardir and relative.count(os.sep) <= self.depth
+            if inside and b"\0" not in os.fsencode(relative):
+                return relative
+        except UnicodeEncodeError:
+            pass
+        raise InvalidId(ref.path, f"that of a session in {self.root}")
+
+    def list(self) -> Iterator[Found]:
+        raise NotImplementedError
+
+    def read(self, ref: Found, after: Cursor = START) -> Page:
+        raise NotImplementedError
+
+    # --- what a layout says otherwise --------------------------------------------------------------
+
+    def _place(self, relative: str) -> tuple[str, str]:
+        """Where the locks and the trash of a session are: a root, and a folder below it."""
+        return self.home, ""
+
+    def _homes(self) -> Sequence[str]:
+        """Every folder that has a trash of this store's sessions."""
+        return [os.path.join(*self._place(""))]
+
+    def _whole(self, relative: str) -> str:
+        """What a session consists of: its file, or the folder it has for itself."""
+        return relative
+
+    def _beside(self, relative: str) -> Sequence[str]:
+        """What was set aside of a session, and lies beside it: in a folder of its own nothing does."""
+        if self._whole(relative) != relative:
+            return ()
+        folder, name = os.path.split(relative)
+        suffix = os.path.splitext(name)[1]  # which a session has whose name only begins like this one's
+        return [
+            os.path.join(folder, each)
+            for each in sorted(files.names(self.root, folder))
+            if each.startswith(f"{name}.") and not each.endswith(suffix)
+        ]
+
+    def _remove(self, relative: str) -> None:
+        """Remove a session that holds nothing, under its lock."""
+        path = os.path.join(self.root, relative)
+        with files.told(NotSaved, path), files.folder_of(self.root, relative) as (folder, name):
+            os.unlink(name, dir_fd=folder)
+            files.sync_names(folder)
+        if (own := self._whole(relative)) != relative:
+            files.remove_folder(self.root, own)
+
+    def _deleted(self, ref: Found) -> None:
+        """Called under the lock, when it is in the trash or removed."""
+
+    def _restored(self, ref: Found) -> None:
+        """Called under the lock, when it is back."""
+
+    def _lock_place(self, id: str, relative: str) -> tuple[str, str]:
+        root, folder = self._place(relative)
+        return root, os.path.join(folder, "locks", f"{ids.file_name(id)}.lock")
+
+
+def found(id: str, path: str) -> Found:
+    """A session's file as it is now."""
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return Found(id, path)  # gone again already, or nothing to look at
+    return Found(id, path, status.st_ino, status.st_size, status.st_mtime_ns)

@@ -1,0 +1,463 @@
+"""Sessions that are one JSONL file each: lines in, entries out; read in both directions, grown by appends.
+
+A layout says what its lines look like: how one becomes an entry (`LineReader.record`), how an entry becomes
+one (`JsonlStore.line`), and what stands before the first. Everything else is the same for all of them, and
+here: cursors, torn ends, damaged lines, what others wrote meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Generator, Sequence
+from itertools import islice
+from typing import Any, ClassVar, Self
+
+from perdure.errors import Conflict, NotSaved, Unreadable
+from perdure.session.entry import Entry
+from perdure.session.stores import (
+    NOT_A_RECORD,
+    START,
+    Cursor,
+    Found,
+    Header,
+    Page,
+    Problem,
+    Problems,
+    Repaired,
+    files,
+    lines,
+)
+from perdure.session.stores.file_store import FileStore
+from perdure.session.stores.lock import Lock, Turns
+from perdure.session.stores.log import AppendLog
+
+_FINGERPRINT = 32  # bytes before a cursor, to tell a file that grew from one that was rewritten
+_UNCOUNTED = -1
+_HEADER_WITHIN = 2**14
+
+
+class LineReader:
+    """Lines in, entries and problems out. One for each pass over a file, from its start or from a cursor."""
+
+    header_mark: ClassVar[bytes] = b""
+    """What only a first line contains; empty where a file begins with an entry."""
+    record_start: ClassVar[re.Pattern[str]] = lines.RECORD_START
+    """How a record of the layout begins, wherever it stands."""
+
+    def __init__(self, path: str, header: Header) -> None:
+        self.path = path
+        self.header = header
+        self.headed = False
+        """Whether a header line was read, and not only a file name."""
+        self.header_raw = b"{}"
+        """Its record, as it should stand in the file."""
+        self.entries: list[Entry] = []
+        self.problems: list[Problem] = []
+        self.count = 0
+        """Entries before `entries`, in the same file."""
+        self.last_before: str | None = None
+        """The id of the last of those."""
+        self.adopted = False
+        """Whether an entry was named by its place, because its record has no id."""
+
+    def record(self, text: bytes, number: int) -> None:
+        """Take in one record: as an entry, or as the header. ValueError if it is none."""
+        raise NotImplementedError
+
+    def is_record(self, value: Any) -> bool:
+        """Whether an object found inside a damaged line is a record of the layout, and no part of one."""
+        return lines.is_record(value)
+
+    @property
+    def sound(self) -> bool:
+        """Whether each line stands for itself, so that a reading may begin anywhere."""
+        return self.headed or not self.header_mark
+
+    @property
+    def last(self) -> str | None:
+        """The id of the last entry, and so the parent of one that names none."""
+        return self.entries[-1].id if self.entries else self.last_before
+
+    @property
+    def next_id(self) -> str:
+        """For a record that has none: what number it is."""
+        return f"r{self.count + len(self.entries) + 1}"
+
+    def take_all(self, texts: Sequence[bytes | None], number: int) -> int:
+        """Several lines that follow line `number`; the number of the last of them."""
+        for text in texts:
+            number += 1
+            self.take(text, number)
+        return number
+
+    def take(self, text: bytes | None, number: int) -> None:
+        """One line, without its newline; None for one that is too long to be read."""
+        if text is None:
+            self.problem(number, f"longer than {lines.LONGEST >> 20} MB; left out")
+            return
+        if text[:1] != b"{" or text[-1:] != b"}":
+            text = text.strip(b" \t\r")
+        if number == 1:
+            text = text.removeprefix(b"\xef\xbb\xbf")
+        if not text:
+            return
+        if b"{" not in text:  # most of what is no record is told without the price of parsing it
+            nuls = not text.strip(b"\0")
+            self.problem(
+                number, f"a run of {len(text)} NUL bytes; left out" if nuls else _no_record("no object")
+            )
+            return
+        try:
+            self.record(text, number)
+            return
+        except ValueError as error:
+            reason = _why(error)  # not the error itself, which holds on to the whole text
+        pieces, _ = self._salvaged(text)
+        for piece in pieces:
+            self._piece(piece, number)
+        if pieces:
+            self.problem(number, _saved(len(pieces)))
+        else:
+            self.problem(number, _no_record(reason))
+
+    def take_rest(self, text: bytes | None, number: int) -> int:
+        """What follows the last newline. Returns how much of it was taken: whole records from its beginning.
+
+        No beginning of a JSON object is itself one, so a record that parses is complete: its writer only
+        left out the newline. Anything else is still being written, or was torn.
+        """
+        if text is None:
+            self.problem(number, f"the last line is longer than {lines.LONGEST >> 20} MB; left out")
+            return 0
+        try:
+            self.record(text.strip(b" \t\r"), number)
+            return len(text)
+        except ValueError:
+            pieces, whole = self._salvaged(text)
+        if not whole:
+            self.problem(number, f"the last line is unfinished ({len(text)} bytes); left out")
+            return 0
+        for piece in pieces:
+            self._piece(piece, number)
+        if text[whole:].strip(b" \t\r"):
+            self.problem(number, f"the last line is unfinished ({len(text) - whole} bytes); left out")
+            return whole
+        self.problem(number, _saved(len(pieces)))
+        return len(text)
+
+    def problem(self, number: int, reason: str) -> None:
+        self.problems.append(Problem(self.path, number, reason))
+
+    def _salvaged(self, text: bytes) -> tuple[list[bytes], int]:
+        return lines.salvage(text, self.record_start, self.is_record)
+
+    def _piece(self, piece: bytes, number: int) -> None:
+        try:
+            self.record(piece, number)
+        except ValueError as error:
+            self.problem(number, _no_record(_why(error)))
+
+
+class JsonlStore(FileStore):
+    repairs_in_place = True
+
+    def reader(self, ref: Found) -> LineReader:
+        """A new one, that has read nothing."""
+        raise NotImplementedError
+
+    def line(self, entry: Entry, reader: LineReader) -> bytes:
+        """An entry as a line, without the newline; `reader` has read the file it goes to."""
+        raise NotImplementedError
+
+    def first_line(self, ref: Found, header: Header) -> bytes | None:
+        """What stands before the first entry; None if nothing does."""
+        return None
+
+    def read(self, ref: Found, after: Cursor = START) -> Page:
+        with files.open_to_read(self.root, self.relative(ref)) as file, files.told(Unreadable, ref.path):
+            return self.read_open(ref, file.fileno(), after)
+
+    def read_back(self, ref: Found, problems: Problems | None = None) -> Generator[Entry, None, None]:
+        with files.open_to_read(self.root, self.relative(ref)) as file, files.told(Unreadable, ref.path):
+            descriptor = file.fileno()
+            end = os.fstat(descriptor).st_size
+            reader = self.with_header(ref, descriptor, end)
+            given = number = numbered = 0
+            if reader.sound:
+                for offset, data in lines.backward(descriptor, end):
+                    if data == b"":
+                        continue
+                    unfinished = data is not None and offset + len(data) == end
+                    (reader.take_rest if unfinished else reader.take)(data, 1 if offset == 0 else _UNCOUNTED)
+                    if reader.problems and problems is not None:
+                        if number:
+                            number -= lines.count(descriptor, offset, numbered)
+                        else:
+                            number = 1 + lines.count(descriptor, 0, offset)
+                        numbered = offset
+                        problems.extend(each._replace(line=number) for each in reader.problems)
+                    reader.problems.clear()
+                    if reader.adopted:
+                        break  # a record without an id is named by its place, which only the start can tell
+                    while reader.entries:
+                        given += 1
+                        yield reader.entries.pop()
+                else:
+                    return
+            page = self.read_open(ref, descriptor, START, end)
+            if problems is not None:
+                told = set(problems)
+                problems.extend(each for each in page.problems if each not in told)
+            yield from islice(reversed(page.entries), given, None)
+
+    def writer(self, ref: Found, wait: float = 10.0, after: Cursor | None = START) -> JsonlWriter:
+        lock = self.lock(ref, wait)
+        try:
+            with files.told(NotSaved, ref.path):
+                return self._writer(ref, lock, after)
+        except BaseException:
+            lock.release()
+            raise
+
+    def repair(self, ref: Found) -> Repaired | None:
+        """Keep every record there is and leave out what is none. The file as it was stays beside it."""
+        relative = self.relative(ref)
+        with self.lock(ref, 0):
+            with files.open_to_read(self.root, relative) as file, files.told(Unreadable, ref.path):
+                before = files.read_all(file.fileno(), os.fstat(file.fileno()).st_size)
+                reader, text = self._mended(ref, file.fileno())
+            if text == before or not reader.problems:
+                return None
+            aside = files.set_aside(self.root, relative, "damaged", private=self.private)
+            files.replace(self.root, relative, text, private=self.private)
+        return Repaired(ref, len(reader.entries), os.path.join(self.root, aside))
+
+    def text(self, ref: Found, first: bytes | None, entries: Sequence[Entry], reader: LineReader) -> bytes:
+        """Whole lines, each with its newline. What cannot be read again is refused before it is written."""
+        texts = [self.line(entry, reader) for entry in entries]
+        longest = max(map(len, texts), default=0)
+        if longest > lines.LONGEST:
+            size, most = longest >> 20, lines.LONGEST >> 20
+            raise NotSaved(ref.path, f"an entry of {size} MB is longer than a line may be ({most} MB)")
+        if first is not None:
+            texts.insert(0, first)
+        texts.append(b"")
+        whole = b"\n".join(texts)
+        if whole.count(b"\n") != len(texts) - 1 or not all(text[:1] == b"{" for text in texts[:-1]):
+            raise NotSaved(ref.path, NOT_A_RECORD)
+        return whole
+
+    def with_header(self, ref: Found, descriptor: int, end: int) -> LineReader:
+        """A reader that has read the header, if that is the first line, as it is in every sound file."""
+        reader = self.reader(ref)
+        if not reader.header_mark:
+            return reader
+        first, newline, _ = os.pread(descriptor, min(end, _HEADER_WITHIN), 0).partition(b"\n")
+        if newline and reader.header_mark in first:
+            reader.take(first, 1)
+            if reader.entries:  # a record is glued to it
+                glued, reader = reader, self.reader(ref)
+                reader.header = glued.header
+                return reader
+            reader.problems.clear()
+        return reader
+
+    def read_open(self, ref: Found, descriptor: int, after: Cursor, end: int | None = None) -> Page:
+        reader, cursor = self.scan(ref, descriptor, after, end)
+        return Page(reader.entries, cursor, reader.problems, reader.header)
+
+    def scan(
+        self, ref: Found, descriptor: int, after: Cursor, end: int | None = None
+    ) -> tuple[LineReader, Cursor]:
+        status = os.fstat(descriptor)
+        end = status.st_size if end is None else end
+        if after.offset:
+            reader = self.with_header(ref, descriptor, end)
+            if (
+                after.inode != status.st_ino
+                or after.offset > end
+                or _tail(descriptor, after.offset) != after.tail
+            ):
+                raise Conflict(ref.path, "was replaced or rewritten since it was last read")
+            if after.offset == end:
+                return reader, after
+            if after.line == _UNCOUNTED:  # from a writer that began at the end
+                _, after = self.scan(ref, descriptor, START, after.offset)
+            if not reader.sound:  # what such a file says depends on its beginning
+                reader, cursor = self.scan(ref, descriptor, START, end)
+                del reader.entries[: after.entries]
+                return reader, cursor
+            reader.count, reader.last_before = after.entries, after.last
+        else:
+            reader = self.reader(ref)
+        number = after.line
+        if after.tail and not after.tail.endswith(b"\n"):
+            number -= 1  # what follows is still that line's
+        forward = lines.Forward(descriptor, after.offset, end)
+        for batch in forward:
+            number = reader.take_all(batch, number)
+        offset = forward.offset
+        if forward.rest != b"" and (taken := reader.take_rest(forward.rest, number + 1)):
+            number += 1
+            offset += taken
+        if offset == after.offset:
+            number = after.line
+        tail = _tail(descriptor, offset)
+        entries = reader.count + len(reader.entries)
+        return reader, Cursor(offset, number, status.st_ino, tail, entries, reader.last)
+
+    def _writer(self, ref: Found, lock: Lock, after: Cursor | None) -> JsonlWriter:
+        return JsonlWriter(self, ref, lock, after)
+
+    def _mended(self, ref: Found, descriptor: int) -> tuple[LineReader, bytes]:
+        """The file's text without what is no record: good lines byte for byte, the others' records anew."""
+        reader = self.reader(ref)
+        forward = lines.Forward(descriptor, 0, os.fstat(descriptor).st_size)
+        kept: list[bytes] = []
+        number = 0
+        for text in (each for batch in forward for each in batch):
+            number += 1
+            kept += self._kept(reader, reader.take, text, number)
+        if forward.rest != b"":
+            kept += self._kept(reader, reader.take_rest, forward.rest, number + 1)
+        first = None if reader.headed or not reader.entries else self.first_line(ref, reader.header)
+        if first is not None:
+            kept.insert(0, first)
+        return reader, b"".join([text + b"\n" for text in kept])
+
+    def _kept(
+        self,
+        reader: LineReader,
+        take: Callable[[bytes | None, int], object],
+        text: bytes | None,
+        number: int,
+    ) -> list[bytes]:
+        """A good line as it stands; of any other one the records in it."""
+        known, told, headed = len(reader.entries), len(reader.problems), reader.headed
+        take(text, number)
+        if text is not None and len(reader.problems) == told:
+            return [text]
+        header = [reader.header_raw] if reader.headed > headed else []
+        return [*header, *[self.line(entry, reader) for entry in reader.entries[known:]]]
+
+
+class JsonlWriter:
+    def __init__(self, store: JsonlStore, ref: Found, lock: Lock, after: Cursor | None) -> None:
+        self._store = store
+        self._ref = ref
+        self._lock = lock
+        self._turn = Turns()  # threads that share a writer
+        self._log = AppendLog(store.root, store.relative(ref), lock, store.durability, private=store.private)
+        self._known: LineReader
+        """One that has read the header, and so knows what a line of this file looks like."""
+        self._is_bare: bool
+        """Whether the header is still to be written."""
+        self._look_at_header()
+        if after is None:
+            size = self._log.size
+            status = os.fstat(self._log.fileno())
+            after = Cursor(size, _UNCOUNTED, status.st_ino, _tail(self._log.fileno(), size), 0, None)
+        self._cursor = after
+        self._behind = after.offset != self._log.size  # whether there is more than this writer was told of
+        if self._behind and after == START and self._has_header_alone():
+            self._catch_up()  # nothing was said yet, so there is nothing it should have read
+
+    def catch_up(self) -> Page:
+        with self._turn, files.told(NotSaved, self._ref.path):
+            return self._catch_up()
+
+    def append(self, entries: Sequence[Entry]) -> Cursor:
+        with self._turn:
+            try:
+                return self._append(entries)
+            except OSError as error:
+                raise NotSaved(self._ref.path, error) from error
+
+    def release(self) -> None:
+        """Give the right to write back. A forked child never had it, and only closes what it inherited."""
+        with self._turn:
+            try:
+                self._log.close()
+            finally:
+                self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.release()
+
+    def _catch_up(self) -> Page:
+        self._log.refresh()
+        self._look_at_header()
+        descriptor = self._log.fileno()
+        end = self._log.size
+        try:
+            page = self._store.read_open(self._ref, descriptor, self._cursor, end)
+        except Conflict:
+            page = self._store.read_open(self._ref, descriptor, START, end)
+        self._cursor = page.cursor
+        self._behind = False
+        return page
+
+    def _append(self, entries: Sequence[Entry]) -> Cursor:
+        if self._behind:
+            raise Conflict(self._ref.path, "has entries this writer has not read")
+        if not entries:
+            self._log.sync()  # they are all there, perhaps from a writer that died before it had synced them
+            return self._cursor
+        first, known = None, self._known
+        if self._is_bare:
+            first = self._store.first_line(self._ref, known.header)
+            if first is not None:
+                known = self._store.reader(self._ref)
+                known.record(first, 1)
+        text = self._store.text(self._ref, first, entries, known)
+        at = self._cursor
+        counted = at.line != _UNCOUNTED and at.offset == self._log.size  # not so behind a torn line
+        self._log.append(text)
+        self._known, self._is_bare = known, False
+        self._cursor = Cursor(
+            self._log.size,
+            at.line + (first is not None) + len(entries) if counted else _UNCOUNTED,
+            at.inode or os.fstat(self._log.fileno()).st_ino,
+            text[-_FINGERPRINT:],
+            at.entries + len(entries),
+            entries[-1].id,
+        )
+        return self._cursor
+
+    def _has_header_alone(self) -> bool:
+        size = self._log.size
+        if not self._known.headed or size > _HEADER_WITHIN:
+            return False
+        return os.pread(self._log.fileno(), size, 0).find(b"\n") == size - 1
+
+    def _look_at_header(self) -> None:
+        descriptor, size = self._log.fileno(), self._log.size
+        reader = self._store.with_header(self._ref, descriptor, size)
+        if not reader.sound:
+            reader, _ = self._store.scan(self._ref, descriptor, START, size)
+        # Also where the first append of all was torn: a fragment of a header is none.
+        self._is_bare = not reader.sound and not reader.headed and not reader.entries
+        reader.entries.clear()
+        self._known = reader
+
+
+def _tail(descriptor: int, offset: int) -> bytes:
+    start = max(0, offset - _FINGERPRINT)
+    return os.pread(descriptor, offset - start, start)
+
+
+def _why(error: ValueError) -> str:
+    """Without the decoder's own idea of lines: there is one line number in a problem."""
+    return getattr(error, "msg", None) or str(error)
+
+
+def _no_record(reason: str) -> str:
+    return f"not a record ({reason[:80]}); left out"
+
+
+def _saved(pieces: int) -> str:
+    return f"damaged; {pieces} whole record{'s' if pieces > 1 else ''} saved from it"

@@ -1,0 +1,353 @@
+"""Sessions that are one document each, replaced as a whole by every save.
+
+A layout says how a document is read (`WholeFileStore.parse`) and printed (`WholeFileStore.print`).
+Everything else is the same for all of them, and here: the old document or the new one at any moment, one
+writer at a time, and never over what another program wrote in the meantime.
+
+A document that is damaged opens with every complete entry in it, and a problem for what is not. It is never
+printed over: the first append sets it aside, beside the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+from bisect import bisect_left
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any, NamedTuple, Self
+from zlib import crc32
+
+from perdure.errors import Conflict, NotSaved, PerdureError, Unreadable
+from perdure.session import ids
+from perdure.session.entry import Entry, decode, meaning
+from perdure.session.stores import (
+    NOT_A_RECORD,
+    START,
+    Cursor,
+    Found,
+    Header,
+    Page,
+    Problem,
+    Problems,
+    Repaired,
+    files,
+)
+from perdure.session.stores.file_store import FileStore, found
+from perdure.session.stores.lock import Lock, Turns
+from perdure.session.tree import METADATA
+
+LARGEST = 2**30
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+
+
+class Document(NamedTuple):
+    header: Header
+    entries: list[Entry]
+    problems: list[Problem]
+    memory: dict[Any, Any]
+    """What the layout remembers from reading and printing it, so that what was read is written back as it
+    stood, and a save prints only what is new."""
+    is_damaged: bool = False
+    """Whether the file holds bytes that printing this document would lose."""
+
+
+class _Saved(NamedTuple):
+    """What a writer left in the file, or found there. One value, so that no interrupt can part the two."""
+
+    text: bytes | None
+    """None if it is not there any more, and was kept elsewhere."""
+    document: Document
+
+
+class WholeFileStore(FileStore):
+    repairs_in_place = False
+
+    def parse(self, ref: Found, data: bytes) -> Document:
+        """Whatever is in the file: never raises."""
+        raise NotImplementedError
+
+    def print(self, document: Document, saved: str) -> bytes:
+        """The document as a file; `saved` is the time of this save."""
+        raise NotImplementedError
+
+    def place(self, id: str) -> str:
+        """Where the session of this id is, as named from the root."""
+        raise NotImplementedError
+
+    def salvage_id(self, header: Header, digest: bytes) -> str:
+        """The id of the session that holds what could be saved of another one: always the same for the same
+        damaged bytes, so that they are saved once."""
+        raise NotImplementedError
+
+    def allowed(self, entries: Sequence[Entry], document: Document) -> list[Entry]:
+        """What of the entries may be kept here, behind those of the document."""
+        return list(entries)
+
+    def read(self, ref: Found, after: Cursor = START) -> Page:
+        document = self.parse(ref, self.bytes_of(ref))
+        return _page(document, ref, after)
+
+    def read_back(self, ref: Found, problems: Problems | None = None) -> Generator[Entry, None, None]:
+        document = self.parse(ref, self.bytes_of(ref))
+        if problems is not None:
+            problems.extend(document.problems)
+        yield from reversed(document.entries)
+
+    def writer(self, ref: Found, wait: float = 10.0, after: Cursor | None = START) -> WholeFileWriter:
+        lock = self.lock(ref, wait)
+        try:
+            with files.told(NotSaved, ref.path):
+                return WholeFileWriter(self, ref, lock, after)
+        except BaseException:
+            lock.release()
+            raise
+
+    def create(self, header: Header, entries: Iterable[Entry] = ()) -> Found:
+        ids.check(header.id)
+        relative = self.place(header.id)
+        ref = Found(header.id, os.path.join(self.root, relative))
+        document = Document(header, [], [], {})
+        document.entries.extend(self.allowed(_checked(ref, list(entries)), document))
+        text = _printed(self, ref, document)
+        with files.told(NotSaved, ref.path):
+            files.make_folder(os.path.dirname(ref.path), private=self.private)
+        files.create(self.root, relative, text, sync=self.synced, private=self.private)
+        self.saved(ref, document)
+        return found(header.id, ref.path)
+
+    def repair(self, ref: Found) -> Repaired | None:
+        """A new session of every complete entry of a damaged one, which stays as it is."""
+        with self.lock(ref, 0):
+            data = self.bytes_of(ref)
+            document = self.parse(ref, data)
+            if not document.is_damaged or not document.entries:
+                return None
+            id = self.salvage_id(document.header, hashlib.sha256(data).digest())
+            if os.path.lexists(os.path.join(self.root, self.place(id))):
+                return None
+            header = document.header._replace(id=id, parent_session=ref.path)
+            return Repaired(self.create(header, document.entries), len(document.entries), ref.path)
+
+    def saved(self, ref: Found, document: Document) -> None:
+        """Called when a document is on disk, under its lock if it was there before."""
+
+    def bytes_of(self, ref: Found) -> bytes:
+        with files.open_to_read(self.root, self.relative(ref)) as file, files.told(Unreadable, ref.path):
+            return _bytes(ref, file.fileno())
+
+
+class WholeFileWriter:
+    def __init__(self, store: WholeFileStore, ref: Found, lock: Lock, after: Cursor | None) -> None:
+        self._store = store
+        self._ref = ref
+        self._relative = store.relative(ref)
+        self._lock = lock
+        self._turn = Turns()  # threads that share a writer
+        self._attempt: bytes | None = None
+        """A text that may be in the file without having been acknowledged."""
+        self._saved = self._read()
+        end = _cursor(self._saved.document.entries)
+        self._cursor = end if after is None else after
+        self._behind = self._cursor != end  # whether there is more than this writer was told of
+
+    def catch_up(self) -> Page:
+        with self._turn, files.told(NotSaved, self._ref.path):
+            self._settle()
+            there = self._there()
+            if there != self._saved.text or there is None:
+                self._behind = True
+                if self._lock.is_mine():
+                    self._rescue(there)
+                self._saved = self._read()
+            try:
+                page = _page(self._saved.document, self._ref, self._cursor)
+            except Conflict:
+                page = _page(self._saved.document, self._ref, START)
+            self._cursor = page.cursor
+            self._behind = False
+            return page
+
+    def append(self, entries: Sequence[Entry]) -> Cursor:
+        with self._turn, files.told(NotSaved, self._ref.path):
+            if not self._lock.is_mine():
+                raise Conflict(
+                    self._ref.path,
+                    "is not this process's to write: its lock was removed, or the process forked",
+                    "close the session and open it again",
+                )
+            if self._behind:
+                raise Conflict(self._ref.path, "has entries this writer has not read")
+            self._settle()
+            before = self._saved.document
+            added = self._store.allowed(_checked(self._ref, entries), before)
+            after = before._replace(entries=[*before.entries, *added], problems=[], is_damaged=False)
+            text = _printed(self._store, self._ref, after) if added else b""
+            there = self._there()  # the last look before the file is replaced
+            if there != self._saved.text:
+                self._rescue(there)
+                raise Conflict(self._ref.path, "was changed by another program")
+            if added:
+                self._replace(text, after)
+                self._cursor = _cursor(after.entries)
+            else:
+                self._sync()  # all is there, perhaps from a writer that died before it had synced it
+            return self._cursor
+
+    def release(self) -> None:
+        """Give the right to write back. A forked child never had it."""
+        with self._turn:
+            try:
+                with contextlib.suppress(PerdureError, OSError):
+                    self._settle()
+            finally:
+                self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.release()
+
+    def _replace(self, text: bytes, document: Document) -> None:
+        store = self._store
+        if self._saved.document.is_damaged:
+            files.set_aside(store.root, self._relative, "damaged", private=store.private)
+        self._attempt = text
+        try:
+            files.replace(store.root, self._relative, text, sync=store.synced, private=store.private)
+        except NotSaved:
+            with contextlib.suppress(PerdureError, OSError):
+                self._settle()  # a sync that failed behind the replacement has not saved it
+            raise
+        self._saved = _Saved(text, document)  # from here on it is the truth, acknowledged or not
+        self._attempt = None
+        store.saved(self._ref, document)
+
+    def _settle(self) -> None:
+        """Put back what was there before an attempt that nobody acknowledged. Synced like any other save: a
+        power cut must not find less than what was acknowledged."""
+        if self._attempt is None or not self._lock.is_mine():
+            return
+        saved, store = self._saved.text, self._store
+        if saved is not None and saved != self._attempt and self._there() == self._attempt:
+            files.replace(store.root, self._relative, saved, sync=store.synced, private=store.private)
+        self._attempt = None
+
+    def _read(self) -> _Saved:
+        text = self._store.bytes_of(self._ref)
+        return _Saved(text, self._store.parse(self._ref, text))
+
+    def _sync(self) -> None:
+        if self._store.synced:
+            with files.open_to_read(self._store.root, self._relative) as file:
+                files.sync_data(file.fileno())
+            files.sync_folder(os.path.dirname(self._ref.path))
+
+    def _there(self) -> bytes | None:
+        """What is at the path now, byte for byte: sizes and times can be the same for another content. None
+        if it is gone, or no file any more."""
+        try:
+            return self._store.bytes_of(self._ref)
+        except Unreadable as error:
+            cause = error.__cause__
+            if isinstance(cause, OSError) and cause.errno not in _GONE:
+                raise NotSaved(self._ref.path, cause) from error  # it may be there all the same
+            return None
+
+    def _rescue(self, there: bytes | None) -> None:
+        """What is at the path is not what this writer left there. Keep what was saved, and say how."""
+        store, path, saved = self._store, self._ref.path, self._saved
+        if saved.text and there is None and not os.path.lexists(path):
+            files.make_folder(os.path.dirname(path), private=store.private)
+            files.create(store.root, self._relative, saved.text, private=store.private)
+            raise Conflict(path, "was deleted while in use; all that was saved is back in its place")
+        self._behind = True
+        if not saved.text or (there is not None and self._are_all_in(there)):
+            return
+        aside = f"{self._relative}.{os.urandom(4).hex()}.displaced"
+        files.create(store.root, aside, saved.text, private=store.private)
+        self._saved = _Saved(None, Document(saved.document.header, [], [], {}))
+        raise Conflict(
+            path, f"was replaced while in use; what was saved is kept in {os.path.join(store.root, aside)}"
+        )
+
+    def _are_all_in(self, text: bytes) -> bool:
+        """Whether all that was saved is in another document too, and says the same."""
+        found = {(entry.id, meaning(entry)) for entry in self._store.parse(self._ref, text).entries}
+        return all((entry.id, meaning(entry)) in found for entry in self._saved.document.entries)
+
+
+def on_active_path(entries: Sequence[Entry]) -> list[bool]:
+    """For each entry whether it is on the way from the first one to the head: such a document shows one
+    conversation, and keeps its other branches apart. A parent that is not there is the entry before, as in
+    a tree."""
+    flags = [False] * len(entries)
+    wanted: str | None = None
+    for at in range(len(entries) - 1, -1, -1):
+        entry = entries[at]
+        if entry.id == wanted or (wanted is None and entry.type not in METADATA):
+            flags[at] = True
+            wanted = entry.parent_id
+            if wanted is None:
+                return flags
+    return flags if wanted is None else _on_broken_path(entries, flags)
+
+
+def _on_broken_path(entries: Sequence[Entry], flags: list[bool]) -> list[bool]:
+    places: dict[str, list[int]] = {}
+    for at, entry in enumerate(entries):
+        places.setdefault(entry.id, []).append(at)
+    at = flags.index(True)
+    while at > 0 and (parent := entries[at].parent_id) is not None:
+        earlier = places.get(parent, [])
+        number = bisect_left(earlier, at)
+        at = earlier[number - 1] if number else at - 1
+        flags[at] = True
+    return flags
+
+
+def _checked(ref: Found, entries: Sequence[Entry]) -> Sequence[Entry]:
+    """The entries, if each is a record: one that is none would spoil the whole document."""
+    try:
+        for entry in entries:
+            if entry.line[:1] != b"{" or b"\n" in entry.line:
+                raise ValueError
+            decode(entry.line)
+    except ValueError:
+        raise NotSaved(ref.path, NOT_A_RECORD) from None
+    return entries
+
+
+def _printed(store: WholeFileStore, ref: Found, document: Document) -> bytes:
+    text = store.print(document, ids.stamp(ids.now()))
+    if len(text) > LARGEST:
+        raise NotSaved(
+            ref.path, f"it would have {len(text) >> 20} MB, and more than {LARGEST >> 20} are not read"
+        )
+    return text
+
+
+def _page(document: Document, ref: Found, after: Cursor) -> Page:
+    entries = document.entries
+    if after.offset and after != _cursor(entries[: after.offset]):
+        raise Conflict(ref.path, "was replaced or rewritten since it was last read")
+    return Page(entries[after.offset :], _cursor(entries), document.problems, document.header)
+
+
+def _cursor(entries: Sequence[Entry]) -> Cursor:
+    """Behind these entries, which it knows again by their ids."""
+    if not entries:
+        return START
+    names = "\n".join([entry.id for entry in entries]).encode("utf-8", "surrogatepass")
+    return Cursor(len(entries), 0, 0, b"%08x" % crc32(names), len(entries), entries[-1].id)
+
+
+def _bytes(ref: Found, descriptor: int) -> bytes:
+    size = os.fstat(descriptor).st_size
+    if size > LARGEST:
+        raise Unreadable(
+            ref.path, f"it has {size >> 20} MB, and more than {LARGEST >> 20} are not read at once"
+        )
+    return files.read_all(descriptor, size)
