@@ -1,0 +1,154 @@
+"""Sibyl's layout: one S-expression a session, replaced as a whole by every save, in a folder of its own.
+
+    <home>/sessions/<id>/session.lisp      <home>/sessions/index.lisp
+    <home>/locks/<id>.lock                 <home>/trash/<id>/
+
+The index is for a quick listing. It is brought up to date after a save, and that can fail without any harm:
+a listing looks at the files, and takes from the index what it need not read again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime
+
+from perdure.errors import InvalidId, PerdureError, Unreadable
+from perdure.session import ids
+from perdure.session.entry import Entry
+from perdure.session.stores import Durability, Found, Header, sibyl_rules
+from perdure.session.stores.file_store import found
+from perdure.session.stores.sibyl_document import VERSION_FORM, Memory, text_of
+from perdure.session.stores.sibyl_index import Index, Row
+from perdure.session.stores.sibyl_reader import document_of
+from perdure.session.stores.whole_file import Document, WholeFileStore
+
+_FILE = "session.lisp"
+_BESIDE_SESSIONS = ("locks", "trash")
+Entries = list[Entry]
+
+
+class SibylStore(WholeFileStore):
+    name = "sibyl"
+    depth = 1
+
+    def __init__(
+        self, home: str, *, durability: Durability = "power", sessions_dir: str | None = None
+    ) -> None:
+        """Where the locks are follows from where the sessions are and from nothing else: however a store was
+        opened, a session has one lock."""
+        root = sessions_dir or os.path.join(home, "sessions")
+        real = os.path.realpath(root)
+        above, name = os.path.split(real)
+        super().__init__(above if name == "sessions" else real, root, durability)
+        self._index = Index(root, self.home)
+
+    def new_id(self, header: Header) -> str:
+        while os.path.lexists(os.path.join(self.root, id := ids.sibyl_id())):
+            pass
+        return id
+
+    def list(self) -> Iterator[Found]:
+        try:
+            items = list(os.scandir(self.root))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise Unreadable(self.root, error) from error
+        for item in items:
+            if item.is_symlink():
+                if item.is_dir():
+                    yield Found(item.name, item.path)  # reading it will say why not
+            elif item.is_dir():
+                path = os.path.join(item.path, _FILE)
+                if os.path.lexists(path) or not os.access(item.path, os.X_OK):
+                    yield found(item.name, path)
+
+    def listing(self) -> Sequence[Row]:
+        """What there is, the last saved first. A session is read only if the index does not know it as it is
+        now; a broken one is there with its problem."""
+        known = self._index.read()
+        rows: dict[str, Row] = {}
+        fresh: list[Row] = []
+        for ref in self.list():
+            row = known.get(ref.id)
+            if row is None or not row.is_of(ref):
+                row = self._row(ref)
+                if row.size >= 0:
+                    fresh.append(row)
+            rows[ref.id] = row
+        gone = known.keys() - rows.keys()
+        if fresh or gone:
+            self._try_to_index(fresh, gone)
+        return sorted(rows.values(), key=lambda row: (row.last_modified, row.id), reverse=True)
+
+    def forbidden(self, entry: Entry) -> Sequence[str]:
+        return sibyl_rules.forbidden(entry)
+
+    # --- what the layout says ---------------------------------------------------------------------------
+
+    def allowed(self, entries: Sequence[Entry], document: Document) -> Entries:
+        return Memory.of(document).dropped.allowed(entries, document.entries)
+
+    def parse(self, ref: Found, data: bytes) -> Document:
+        return document_of(ref.path, ref.id, data)
+
+    def print(self, document: Document, saved: str) -> bytes:
+        return text_of(document, saved).encode()
+
+    def place(self, id: str) -> str:
+        if id in _BESIDE_SESSIONS and os.path.realpath(self.root) == self.home:
+            raise InvalidId(id, f"not one of {' and '.join(_BESIDE_SESSIONS)}")
+        return os.path.join(id, _FILE)
+
+    def salvage_id(self, header: Header, digest: bytes) -> str:
+        made = re.match(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)", header.timestamp)
+        year, month, day, hour, minute, second = made.groups() if made else ("0000", *["00"] * 5)
+        number = int.from_bytes(digest) % 1_000_000
+        return f"session-{year}{month}{day}-{hour}{minute}{second}-{number:06d}"
+
+    def saved(self, ref: Found, document: Document) -> None:
+        memory = Memory.of(document)
+        if document.header.timestamp and memory.version == VERSION_FORM:
+            status = found(ref.id, ref.path)
+            row = Row(
+                ref.id,
+                document.header.timestamp,
+                memory.modified,
+                memory.count,
+                status.size,
+                status.mtime_ns,
+            )
+            self._try_to_index([row])
+
+    def _whole(self, relative: str) -> str:
+        return os.path.dirname(relative) or relative
+
+    def _deleted(self, ref: Found) -> None:
+        self._try_to_index(gone=[ref.id])
+
+    def _restored(self, ref: Found) -> None:
+        self._try_to_index([self._row(ref)])
+
+    def _row(self, ref: Found) -> Row:
+        try:
+            document = self.parse(ref, self.bytes_of(ref))
+        except PerdureError as error:
+            return Row(ref.id, "", "", 0, problem=error.message)
+        memory = Memory.of(document)
+        return Row(
+            ref.id,
+            document.header.timestamp,
+            memory.modified or ids.stamp(datetime.fromtimestamp(ref.mtime_ns / 10**9, UTC)),
+            memory.count,
+            ref.size,
+            ref.mtime_ns,
+            str(document.problems[0]) if document.problems else "",
+        )
+
+    def _try_to_index(self, rows: Sequence[Row] = (), gone: Collection[str] = ()) -> None:
+        """What is not indexed is read by the next listing."""
+        with contextlib.suppress(PerdureError, OSError):
+            self._index.change(rows, gone)

@@ -1,0 +1,1 @@
+(:repl-session :messages ((:role :user :content "one") (:role :assistant :content "two")))

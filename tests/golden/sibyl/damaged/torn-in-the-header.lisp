@@ -1,0 +1,3 @@
+(:repl-session (:session-version 1)
+ :id "s1"
+ :created-at "2026-01-31
