@@ -31,12 +31,13 @@ import pytest
 from perdure.errors import PerdureError
 from perdure.session.entry import Entry, Message, User
 from perdure.session.session import Session
-from perdure.session.stores import Durability, Found, Store, open_store
+from perdure.session.stores import Durability, Found, Store
+from perdure.session.stores.file_store import FileStore
+from tests import layouts
 
 ROOT = Path(__file__).parents[2]
 
-LAYOUTS = ["pi"]
-"""The layouts under test, by the names `open_store` knows."""
+LAYOUTS = layouts.ALL
 
 KILLS = int(os.environ.get("PERDURE_KILLS") or 200)
 DEFAULT_KILLS, ALL_KILLS = 200, 10_000
@@ -50,7 +51,16 @@ def share(least: int, everything: int) -> int:
 
 
 def store_in(home: str, layout: str, durability: Durability = "power") -> Store:
-    return open_store(layout, home, durability=durability)
+    return layouts.store_of(layout, home, durability)
+
+
+SLOW = {"soleur": 4.0, "sibyl": 4.0, "cortext": 4.0}
+"""How much longer than a JSONL line one append takes where a document is replaced, or more than one file."""
+
+
+def lock_of(store: Store, ref: Found) -> Path:
+    assert isinstance(store, FileStore)
+    return Path(*store._lock_place(ref.id, store.relative(ref)))
 
 
 # --- processes ----------------------------------------------------------------------------------

@@ -16,7 +16,9 @@ from perdure.session.manager import SessionManager
 from perdure.session.session import Session
 from perdure.session.stores import START, Found, Store, open_store
 from tests.crash.killing import (
+    ALL_KILLS,
     KILLS,
+    SLOW,
     Child,
     Report,
     alone,
@@ -61,11 +63,13 @@ def test_a_first_append_torn_in_its_header_does_not_leave_the_session_without_on
 
 
 def kill_writers(way: str, layout: str, seed: int, home: Path) -> None:
-    kills = (KILLS + 1) // 2
+    kills = (KILLS + 1) // 2 if layout == "pi" or KILLS >= ALL_KILLS else max(2 * len(ENDS), KILLS // 8)
     counted = alone(kill_one_after_another, way=way, layout=layout, kills=kills, seed=seed, home=str(home))
     print(f"{kills} kills, {counted}")
     if kills >= 2 * len(ENDS):
-        assert counted["acknowledged"] > kills // 2, "most writers were killed before they had done anything"
+        assert counted["acknowledged"] > kills // (8 if layout in SLOW else 2), (
+            "most writers were killed before they had done anything"
+        )
         assert counted["torn"] > 0, "no kill struck in the middle of a record"
 
 
@@ -121,6 +125,7 @@ def kill_one_after_another(way: str, layout: str, kills: int, seed: int, home: s
             check_found(page.entries, acknowledged, texts_of(seed, life, len(acknowledged) + 1))
             counted["acknowledged"] += len(acknowledged)
             counted["torn"] += any("unfinished" in problem.reason for problem in page.problems)
+            counted["torn"] += Path(f"{ref.path}.tmp").exists()
             known += page.entries
 
             after = said(f"after-{life}", life)
@@ -159,7 +164,7 @@ def live_and_die(way: str, layout: str, home: str, ref: Found, seed: int, life: 
         if end in AIMED:
             assert writer.wait() == -signal.SIGKILL
         else:
-            time.sleep(random.uniform(0, 0.012))
+            time.sleep(random.uniform(0, 0.012 * SLOW.get(layout, 1)))
             writer.kill()
         return list(writer.heard())
 

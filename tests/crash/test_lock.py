@@ -1,11 +1,11 @@
 """The lock of a session: freed by death, kept through a stop, never shared by a fork, never taken twice."""
 
 import os
+import shutil
 import signal
 import threading
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from perdure.session.manager import SessionManager
 from perdure.session.session import Session
 from perdure.session.stores import Found, Store
 from perdure.session.stores.lock import Lock, Turns
-from tests.crash.killing import Child, Gate, Report, alone, check_chain, message, store_in, texts_in
+from tests.crash.killing import Child, Gate, Report, alone, check_chain, lock_of, message, store_in, texts_in
 
 CROWD = 16
 
@@ -123,8 +123,7 @@ def test_r8_a_holder_whose_lock_was_removed_is_refused(layout, tmp_path):
     store = store_in(str(tmp_path), layout)
     with Session.create(store) as session:
         session.append(message("before"))
-        (lock,) = (tmp_path / "locks").iterdir()
-        lock.unlink()
+        lock_of(store, session.ref).unlink()
         for _ in range(2):
             with pytest.raises(Conflict):
                 session.append(message("refused"))
@@ -145,8 +144,7 @@ def replace_the_holder(home: str, layout: str) -> None:
     with Gate() as gate, Child(partial(hold, store, ref, gate)) as holder:
         holder.next()
         holder.signal(signal.SIGSTOP)
-        (lock,) = Path(home, "locks").iterdir()
-        lock.unlink()
+        lock_of(store, ref).unlink()
         with Session.open(store, ref, wait=0) as owner:
             owner.append(message("from the new owner"))
             holder.signal(signal.SIGCONT)
@@ -222,14 +220,15 @@ def fork_during_an_append(home: str, layout: str) -> None:
     sync = os.fdatasync
     with Session.create(store) as session, Gate() as gate:
         session.append(message("before"))
-        children = []
+        children: list[Child] = []
 
         def work(report: Report) -> None:
             gate.wait()
             session.close()
 
         def fork_and_sync(descriptor: int) -> None:
-            children.append(Child(work))
+            if not children:
+                children.append(Child(work))
             sync(descriptor)
 
         os.fdatasync = fork_and_sync  # type: ignore[assignment]
@@ -287,9 +286,7 @@ def open_at_once(home: str, layout: str) -> None:
     for turn in range(5):
         store = store_in(f"{home}/{turn}", layout, "process")
         ref = Session.create(store).ref
-        for lock in Path(home, str(turn), "locks").iterdir():
-            lock.unlink()
-        Path(home, str(turn), "locks").rmdir()
+        shutil.rmtree(lock_of(store, ref).parent)
         with Gate() as gate:
             assert at_once(gate, partial(work, store, ref)) == [None] * CROWD
         said = texts_in(store, ref)

@@ -22,7 +22,7 @@ import pytest
 from perdure.session.entry import Entry
 from perdure.session.manager import SessionManager
 from perdure.session.session import Session
-from tests.crash.killing import Child, Report, alone, batches, check_found, message, share, store_in
+from tests.crash.killing import SLOW, Child, Report, alone, batches, check_found, message, share, store_in
 
 SHUTDOWN = 0x8004587D
 LOG_FLUSH, NO_LOG_FLUSH = 1, 2
@@ -103,7 +103,7 @@ def cut_again_and_again(cuts: int, seed: int, layout: str, image: str, place: st
         home = f"{place}/{life % 20}"
         shutil.rmtree(home, ignore_errors=True)
         with Child(partial(write_on_and_on, home, layout, seed, life)) as writer:
-            time.sleep(random.uniform(0, 0.1))
+            time.sleep(random.uniform(0, 0.1 * SLOW.get(layout, 1)))
             heard = writer.heard()
             cut(place, random.choice([LOG_FLUSH, NO_LOG_FLUSH]))
             writer.kill()
