@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from perdure.session import lifecycle
+from perdure.session import ids, lifecycle, tree
+from perdure.session.entry import new
 from perdure.session.stores import Found, Problem, Store
 
 
@@ -23,9 +24,16 @@ class Converted(NamedTuple):
 def convert(source: Store, ref: Found, target: Store, *, id: str = "") -> Converted:
     """Copy a session into another store. The old one is only read."""
     page = source.read(ref)
-    header = page.header._replace(covers=0)
-    if status := lifecycle.recorded(page.header, page.entries):
+    header, entries = page.header._replace(covers=0), page.entries
+    status = lifecycle.recorded(page.header, entries)
+    if status:
         header = header._replace(facts={**header.facts, "status": status})
-    header = header._replace(id=id or target.new_id(header))
-    dropped = Counter(kind for entry in page.entries for kind in target.forbidden(entry))
-    return Converted(target.create(header, page.entries), dropped, page.problems)
+    if status != lifecycle.recorded(header, entries):  # what a header said last, entries must say elsewhere
+        tip = tree.fold(entries).ends.tip
+        body = lifecycle.body(status)
+        entries = [*entries, new(body, id=ids.new_id(), parent_id=tip, timestamp=ids.stamp(ids.now()))]
+    if not id:
+        named = {"title": tree.name(entries), **header.facts}
+        id = target.new_id(header._replace(facts={name: fact for name, fact in named.items() if fact}))
+    dropped = Counter(kind for entry in entries for kind in target.forbidden(entry))
+    return Converted(target.create(header._replace(id=id), entries), dropped, page.problems)
