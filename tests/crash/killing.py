@@ -43,10 +43,14 @@ KILLS = int(os.environ.get("PERDURE_KILLS") or 200)
 DEFAULT_KILLS, ALL_KILLS = 200, 10_000
 
 
-def share(least: int, everything: int) -> int:
-    """How many of `everything` to try: `least` by default, all with `make crash`, some more in between."""
+def share(least: int, everything: int, layout: str = "pi") -> int:
+    """How many of `everything` to try: `least` by default, all with `make crash`, some more in between.
+
+    Of the other layouts, which share most of their code with pi's, fewer; but all of them with `make crash`.
+    """
     if KILLS >= ALL_KILLS:
         return everything
+    least = least if layout == "pi" else max(2, least // 8)
     return min(everything, int(least * max(1, KILLS / DEFAULT_KILLS) ** 0.5))
 
 

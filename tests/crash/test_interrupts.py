@@ -93,13 +93,17 @@ def struck(act: Callable[[], Any], number: int, point: int) -> tuple[bool, int]:
 
 
 def strike_all(
-    trial: Callable[[str], Callable[[], Any]], after: Callable[[str, bool], None], number: int, seed: int
+    trial: Callable[[str], Callable[[], Any]],
+    after: Callable[[str, bool], None],
+    number: int,
+    seed: int,
+    layout: str = "pi",
 ) -> dict[str, Any]:
     """`trial(name)` makes what is interrupted, `after(name, done)` tells whether what it left is well."""
     for warm in ("first", "second"):
         _, possible = struck(trial(warm), number, 0)
         after(warm, True)
-    points = sorted(Random(seed).sample(range(1, possible + 1), share(700, possible)))
+    points = sorted(Random(seed).sample(range(1, possible + 1), share(700, possible, layout)))
     wrong = []
     for point in points:
         interrupted = True
@@ -139,7 +143,7 @@ def interrupt_append(home: str, layout: str, number: int, seed: int) -> dict[str
             both = [f"{name} a", f"{name} b"]
             assert said in ([*both, f"{name} after"], *([] if done else [[f"{name} after"]])), said
 
-        result = strike_all(trial, after, number, seed)
+        result = strike_all(trial, after, number, seed, layout)
     page = store.read(session.ref)
     assert page.problems == []
     assert tree.fold(page.entries).notices == []
@@ -169,7 +173,7 @@ def interrupt_conversation(home: str, layout: str, number: int, seed: int) -> di
         both = [f"{name} a", f"{name} b"]
         assert said in ([*both, f"{name} after"], *([] if done else [[f"{name} after"]])), said
 
-    result = strike_all(trial, after, number, seed)
+    result = strike_all(trial, after, number, seed, layout)
     page = store.read(ref)
     assert page.problems == []
     assert tree.fold(page.entries).notices == []

@@ -193,3 +193,11 @@ def test_an_answer_has_all_that_the_original_counts_on():
 @pytest.mark.parametrize("content", ["so be it", [{"type": "text", "text": "so be it"}, {"type": "odd"}]])
 def test_the_text_of_a_message_of_any_role_can_be_read(content):
     assert Entry.message("oracle", content).text == "so be it"
+
+
+def test_entries_that_say_the_same_are_equal_and_not_unequal():
+    """Wherever they were read; a checksum behind one makes no difference."""
+    one, other = decode(b'{"type":"x","id":"a"}'), decode(b'{"type":"x","id":"a","crc":"00000000"}', 18)
+    assert one == other
+    assert not one != other  # noqa: SIM202
+    assert one != decode(b'{"type":"y","id":"a"}')

@@ -219,6 +219,9 @@ class Entry(
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Entry) and self.id == other.id and self.raw == other.raw
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a Struct's own would ask whether it is the same object
+
     def __hash__(self) -> int:
         return hash(self.id)
 

@@ -192,6 +192,18 @@ def test_sib_02_hostile_text_comes_back_from_every_place(text, content, role):
     assert comes_back(message_record(raw, role))
 
 
+@pytest.mark.parametrize("text", [name for name in HOSTILE_TEXT if "MB" not in name])
+def test_sib_02_a_hostile_id_parent_or_time_comes_back(text):
+    """Whoever gave it."""
+    raw = HOSTILE_TEXT[text]()
+    entry = decode(
+        b'{"type":"message","id":"%b","parentId":"%b","timestamp":"%b","message":{"role":"user","content":""}}'
+        % (raw, raw, raw)
+    )
+    assert message_form(entry) is not None
+    assert comes_back(entry)
+
+
 @pytest.mark.parametrize(
     ("content", "role", "shown"),
     [

@@ -238,6 +238,8 @@ def test_sib_08_another_programs_rows_stay_in_the_index(tmp_path):
     )
     append(store, ref)
     assert [(row["id"], row["message-count"]) for row in rows_in(store)] == [("s1", 2), ("theirs", 4)]
+    store.listing()
+    assert [row["id"] for row in rows_in(store)] == ["s1"]  # of theirs there is no file
 
 
 @pytest.mark.parametrize(
@@ -254,6 +256,29 @@ def test_sib_08_sessions_of_other_programs_and_broken_ones_are_listed(tmp_path, 
     assert row.last_modified
     age(store)
     assert store.listing() == full_scan(store)
+
+
+def test_sib_08_one_odd_row_does_not_cost_the_others(tmp_path, monkeypatch):
+    """A reason that needs escapes in Lisp, or a line that is spoilt: only that session is read again."""
+    store = store_in(tmp_path)
+    for number in range(3):
+        store.create(Header(f"s{number}", STAMP), turns(1))
+    put(tmp_path, b'(:repl-session \x01"', "odd")
+    age(store)
+    expected = store.listing()
+    assert "\\" in next(row.problem for row in expected if row.id == "odd")
+    index = index_of(store)
+    index.write_text(index.read_text().replace('"s1" :created', '"s1" :crated'))
+    read: list[str] = []
+    bytes_of = SibylStore.bytes_of
+
+    def noted(self, ref):
+        read.append(ref.id)
+        return bytes_of(self, ref)
+
+    monkeypatch.setattr(SibylStore, "bytes_of", noted)
+    assert store.listing() == expected
+    assert read == ["s1"]
 
 
 def test_sib_08_a_session_that_cannot_be_opened_is_listed_and_looked_at_again(tmp_path):

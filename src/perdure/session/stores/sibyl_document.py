@@ -67,7 +67,8 @@ def text_of(document: Document, saved: str) -> str:
     for entry, is_on_path in zip(document.entries, _on_path(document.entries), strict=True):
         if is_on_path:
             state.add(entry, len(messages))
-        if is_on_path and (form := _message(entry, memory)):
+        form = _message(entry, memory) if is_on_path else ""
+        if form and (entry.type == "message" or entry.id == by_place(len(messages))):
             messages.append(form)
         else:
             others.append(f"(:after {len(messages)} :entry {_record(entry, memory)})")
@@ -103,6 +104,11 @@ def text_of(document: Document, saved: str) -> str:
             ")\n",
         ]
     )
+
+
+def by_place(messages: int) -> str:
+    """The id of a form that has none, behind so many messages."""
+    return f"r{messages + 1}"
 
 
 def summary_of(entries: Sequence[Entry]) -> str | None:

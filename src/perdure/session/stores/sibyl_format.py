@@ -310,7 +310,7 @@ def entry_of(form: Value, id: str = "", parent: str | None = "") -> Entry:
         elif key == _CONTENT:
             found["content"] = _content_json(value)
         elif key == _TIMESTAMP:
-            found["timestamp"] = dumps(moment_of(value))
+            found["timestamp"] = json_of(value) if isinstance(value, list) else dumps(moment_of(value))
         elif key == PARENT_ID:
             found["parent_id"] = json_of(value)
         elif value is None:

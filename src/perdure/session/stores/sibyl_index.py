@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 from zlib import crc32
 
-from perdure.errors import InvalidId, Unreadable
+from perdure.errors import InvalidId
 from perdure.session import ids
 from perdure.session.sexp import Keyword, SexpError, Value, loads
 from perdure.session.stores import Found, files
@@ -33,8 +33,8 @@ _FEW = 16
 _HEAD, _ROW_START, _TAIL = b"(:session-index", b'\n(:entry :id "', b"\n)\n"
 _ROW = re.compile(
     r'(\(:entry :id "([^"\\]+)" :created-at "([^"\\]*)" :last-modified "([^"\\]*)"'
-    r" :message-count ([0-9]{1,18}) :file-size ([0-9]{1,18}) :file-time (-?[0-9]{1,20})"
-    r'(?: :problem "([^"\\]*)")?) :check ([0-9]{1,10})\)'
+    r" :message-count ([0-9]{1,18}) :file-size (-?[0-9]{1,18}) :file-time (-?[0-9]{1,20})"
+    r'(?: :problem ("(?:[^"\\]|\\.)*+"))?) :check ([0-9]{1,10})\)'
 )
 _TICK = 100_000_000
 """In nanoseconds: two changes of a file so near to each other may give it the same time."""
@@ -63,12 +63,15 @@ class Index:
         self._home = home
 
     def read(self) -> dict[str, Row]:
-        """The rows that can be trusted to be of the files they name; none if there is no index here."""
+        """All rows, by id. One that was written too soon after its file is of no file for sure."""
         try:
             text, written = self._contents()
-        except (OSError, Unreadable):
+        except OSError:
             return {}
-        return {id: row for id, row in _rows(text).items() if row.mtime_ns + _TICK < written}
+        return {
+            id: row if row.mtime_ns + _TICK < written else row._replace(size=-1)
+            for id, row in _rows(text).items()
+        }
 
     def change(self, rows: Collection[Row], gone: Collection[str] = ()) -> None:
         """Put rows in, in place of those of their ids, and take others out."""
@@ -146,20 +149,18 @@ def _rows(data: bytes) -> dict[str, Row]:
     try:
         text = data.decode()
         if _is_ours(data):
-            lines = text.split("\n")[1:-2]
-            matches = [_ROW.fullmatch(line) for line in lines]
-            if all(matches):
-                return {row.id: row for row in map(_row_of_match, matches)}
+            matches = map(_ROW.fullmatch, text.split("\n")[1:-2])
+            return {match[2]: _row_of_match(match) for match in matches if match}
         return {row.id: row for row in map(_row_of, _forms(loads(text)))}
     except (UnicodeDecodeError, SexpError, ValueError):
         return {}
 
 
-def _row_of_match(match: re.Match[str] | None) -> Row:
-    assert match
+def _row_of_match(match: re.Match[str]) -> Row:
     line, id, created, modified, count, size, time, problem, check = match.groups()
     is_sound = crc32(line.encode()) == int(check)
-    return Row(id, created, modified, int(count), int(size) if is_sound else -1, int(time), problem or "")
+    why = str(loads(problem)) if problem else ""
+    return Row(id, created, modified, int(count), int(size) if is_sound else -1, int(time), why)
 
 
 def _forms(index: Value) -> list[Value]:

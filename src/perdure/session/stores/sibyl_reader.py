@@ -16,7 +16,7 @@ from perdure.session.entry import Body, Compaction, Custom, Entry, Unknown, deco
 from perdure.session.record import loads
 from perdure.session.sexp import Keyword, SexpError, Value, scan
 from perdure.session.stores import Header, Problem
-from perdure.session.stores.sibyl_document import VERSION, Memory, quoted
+from perdure.session.stores.sibyl_document import VERSION, Memory, by_place, quoted
 from perdure.session.stores.sibyl_format import (
     ENTRY_ID,
     PARENT_ID,
@@ -290,7 +290,7 @@ class _Reading:
         for number, (entry, text) in enumerate(self._messages):
             while records and records[0][0] <= number:
                 add(records.popleft()[1])
-            above, id = above if is_form else tip, entry.id or _free(f"r{number + 1}", taken)
+            above, id = above if is_form else tip, entry.id or _free(by_place(number), taken)
             is_form = entry.type == _FORM
             add_implied(number, id)
             parent = entry.parent_id
@@ -324,7 +324,7 @@ class _Reading:
 
     def _moment(self, name: str) -> str:
         field = self._fields.get(name)
-        return moment_of(field.value) if field else ""
+        return moment_of(field.value) or self._string(name) if field else ""
 
     def _number(self, name: str) -> int:
         field = self._fields.get(name)
@@ -346,13 +346,15 @@ class _Reading:
 
 def _in_its_place(entry: Entry, text: str, id: str, parent: str | None) -> str:
     """The text of another program's message, with the id and the parent it has here behind its own fields.
-    Empty if it has another parent in it."""
+    Empty if it has others in it, which would count instead."""
     if entry.type != "message":
         return text
-    if entry.parent_id != "":
+    added = {ENTRY_ID: id, PARENT_ID: parent} if not entry.id else {PARENT_ID: parent}
+    lowered = text.lower()
+    if entry.parent_id != "" or any(f":{key.name}" in lowered for key in added):
         return ""
-    added = "" if entry.id else f" :{ENTRY_ID.name} {quoted(id)}"
-    return f"{text[:-1]}{added} :{PARENT_ID.name} {'nil' if parent is None else quoted(parent)})"
+    shown = [f":{key.name} {'nil' if value is None else quoted(value)}" for key, value in added.items()]
+    return f"{text[:-1]} {' '.join(shown)})"
 
 
 def _free(name: str, taken: set[str]) -> str:
