@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perdure.session import ids, lifecycle, tree
 from perdure.session.convert import convert
-from perdure.session.entry import Entry, meaning
+from perdure.session.entry import Custom, Entry, meaning, new
 from perdure.session.record import canonical, loads
 from perdure.session.stores import LAYOUTS, Found, Header, Store
 from perdure.testing import assistant_entry, tool_call_entry, tool_result_entry, user_entry
@@ -192,8 +192,6 @@ def test_a_status_goes_with_a_session(layout, tmp_path):
 
 
 def lifecycle_entry(body, parent: Entry) -> Entry:
-    from perdure.session.entry import new
-
     return new(body, id=ids.new_id(), parent_id=parent.id, timestamp=STAMP)
 
 
@@ -210,3 +208,61 @@ def test_converting_reads_the_old_session_and_leaves_it_alone(tmp_path):
     assert converted.ref.id == "named"
     assert len(aurora.read(converted.ref).entries) == 3
     assert [problem.line for problem in converted.problems] == [5]
+
+
+@pytest.mark.parametrize("layout", ALL)
+def test_an_entry_that_says_nothing_of_its_parent_stays_where_it_was(layout, tmp_path):
+    """pi reads it as a first entry; another layout must not give it the one before it as its parent."""
+    pi, other = store_of("pi", tmp_path / "pi"), store_of(layout, tmp_path / "other")
+    ref = made(pi, turns(1))
+    line = b'{"type":"zebra","id":"alone","timestamp":"2026-01-31T09:05:00.123Z","stripes":9}\n'
+    Path(ref.path).write_bytes(Path(ref.path).read_bytes() + line)
+    moved = convert(pi, ref, other)
+    found = {entry.id: entry.parent_id for entry in other.read(moved.ref).entries}
+    assert found["alone"] is None
+
+
+@pytest.mark.parametrize("cwd", ["/a\0b", "/a\ud800b"], ids=ascii)
+def test_a_directory_no_file_can_be_named_after_is_kept_all_the_same(cwd, tmp_path):
+    """Another program's session says where it was; pi makes a folder's name of that."""
+    pi = store_of("pi", tmp_path)
+    ref = pi.create(Header("s1", STAMP, cwd=cwd), turns(1))
+    assert [each.id for each in pi.list()] == ["s1"]
+    assert pi.read(ref).header.cwd == cwd
+
+
+def test_g_2_what_sibyl_forbids_of_a_whole_session_is_counted_and_the_rest_is_kept(tmp_path):
+    """The model and the tools of an agent are left behind, its command is not, in facts as in entries."""
+    cortext, sibyl = store_of("cortext", tmp_path / "cortext"), store_of("sibyl", tmp_path / "sibyl")
+    config = {
+        "command": "/workspace.plan",
+        "system_prompt_hash": "h",
+        "model": "gpt",
+        "tools": ["Write"],
+    }
+    said = turns(1)
+    body = Custom("perdure.agent_config", config)
+    said.append(new(body, id="config", parent_id=said[0].id, timestamp=STAMP))
+    converted = convert(cortext, made(cortext, said, {"title": "t"}), sibyl)
+    assert converted.dropped == {"model": 2, "tools": 2}
+    text = Path(converted.ref.path).read_text()
+    assert "gpt" not in text
+    assert "Write" not in text
+    kept = sibyl.read(converted.ref)
+    assert kept.header.facts["agent_config"]["command"] == "/workspace.plan"
+    assert loads(kept.entries[-1].raw)["data"] == {
+        "command": "/workspace.plan",
+        "system_prompt_hash": "h",
+    }
+
+
+def test_a_status_a_header_said_last_is_said_by_the_copy_too(tmp_path):
+    """Another program paused the conversation in session.json; the entries still say active."""
+    cortext, aurora = store_of("cortext", tmp_path / "cortext"), store_of("aurora", tmp_path / "aurora")
+    said = turns(1)
+    said.append(lifecycle_entry(lifecycle.body("active"), said[0]))
+    ref = made(cortext, said, {"title": "t"})
+    state = Path(ref.path).with_name("session.json")
+    state.write_text(state.read_text().replace('"active"', '"paused"'))
+    page = aurora.read(convert(cortext, ref, aurora).ref)
+    assert lifecycle.recorded(page.header, page.entries) == "paused"

@@ -14,7 +14,7 @@ from perdure.session.entry import meaning
 from perdure.session.stores import Found, Header, Store
 from perdure.testing.writing import save, turns
 from tests.generated import sessions
-from tests.layouts import ALL, store_of, tree_of
+from tests.layouts import ALL, GOLDEN, store_of, tree_of
 
 STAMP = "2026-01-31T09:05:00.123Z"
 
@@ -167,3 +167,49 @@ def test_a_repaired_session_goes_on(layout, tmp_path):
     page = store.read(repaired.ref)
     assert page.problems == []
     assert len(page.entries) == len(kept) + 1
+
+
+def test_a_record_behind_a_torn_one_in_the_last_line_is_kept(tmp_path):
+    """Whether or not the line has its newline."""
+    store = store_of("aurora", tmp_path)
+    ref = made(store, turns(2))
+    path = Path(ref.path)
+    *rest, last = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(rest) + b'{"type":"turn","ro' + last.rstrip(b"\n"))
+    assert len(store.read(ref).entries) == 2
+    check_repair(store, ref, tmp_path)
+    assert len(store.read(ref).entries) == 2
+
+
+def test_a_header_written_twice_is_one_header_after_a_repair_too(tmp_path):
+    """Also where the file was renamed, and the repair puts the id right in the first of them."""
+    store = store_of("aurora", tmp_path)
+    (tmp_path / "spawn" / "sessions").mkdir(parents=True)
+    path = tmp_path / "spawn" / "sessions" / "renamed.jsonl"
+    path.write_bytes((GOLDEN / "aurora" / "damaged" / "written-twice.jsonl").read_bytes())
+    (ref,) = store.list()
+    check_repair(store, ref, tmp_path)
+
+
+def test_what_a_log_lost_stays_on_record_after_a_repair(tmp_path):
+    """session.json knew of more messages than there are; as it was it stays beside the new one."""
+    store = store_of("cortext", tmp_path)
+    ref = made(store, turns(2))
+    path = Path(ref.path)
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+    before = path.with_name("session.json").read_bytes()
+    repaired = doctor.repair(store, ref)
+    assert repaired is not None
+    assert Path(repaired.aside).read_bytes() == before
+
+
+@pytest.mark.parametrize("layout", ["soleur", "sibyl"])
+def test_what_was_saved_already_is_said_to_be(layout, tmp_path):
+    """No repair is promised that would do nothing."""
+    store = store_of(layout, tmp_path)
+    ref = made(store, turns(4, word="w" * 50))
+    path = Path(ref.path)
+    path.write_bytes(path.read_bytes()[:-60])
+    repaired = doctor.repair(store, ref)
+    assert repaired is not None
+    assert repaired.ref.id in doctor.examine(store, ref).remedy

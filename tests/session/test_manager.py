@@ -11,6 +11,7 @@ from perdure import PerdureError, SessionEntry, SessionManager
 from perdure.errors import NotSaved, UsageError
 from perdure.session.entry import decode, placed
 from perdure.session.session import Session
+from perdure.session.stores import folders
 from perdure.testing import assistant_entry, user_entry
 
 
@@ -123,7 +124,7 @@ def test_a_session_moves_to_a_trash_on_another_disk(manager, tmp_path, monkeypat
     def across(*_, **__):
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
-    monkeypatch.setattr(os, "rename", across)
+    monkeypatch.setattr(folders, "_rename", across)
     manager.delete_session(id)
     assert manager.list_sessions() == []
     (moved,) = (tmp_path / "trash" / id).glob("*.jsonl")
@@ -191,7 +192,7 @@ def test_a_delete_that_failed_leaves_no_trace(manager, tmp_path, monkeypatch):
     """The session is where it was, and the trash does not pretend otherwise."""
     id = manager.create_session()
     manager.save(id, [user_entry("x")])
-    for call in ("write", "rename"):
+    for call in ("write", "link"):
         with monkeypatch.context() as patch:
             patch.setattr(os, call, lambda *_, **__: _refuse())
             with pytest.raises(NotSaved):

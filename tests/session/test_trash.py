@@ -18,7 +18,10 @@ from hypothesis import strategies as st
 
 from perdure.errors import Ambiguous, Conflict, NotFound, NotSaved, PerdureError, UsageError
 from perdure.session import ids, trash
+from perdure.session.stores import Header, folders
 from perdure.session.stores.lock import Lock
+from perdure.testing.writing import turns
+from tests.layouts import store_of
 from tests.session.snapshot import snapshot
 
 NAMES = ["project/s1.jsonl.v1", "project/s1.notes", "project/s1"]
@@ -71,7 +74,7 @@ def world(tmp_path) -> World:
 def disks(request, monkeypatch) -> None:
     """With two, no rename reaches from the store to the trash."""
     if request.param == "two disks":
-        monkeypatch.setattr(os, "rename", refused(errno.EXDEV))
+        monkeypatch.setattr(folders, "_rename", refused(errno.EXDEV))
 
 
 def refused(number: int) -> Callable[..., Any]:
@@ -642,7 +645,7 @@ def test_a_full_disk_is_told_and_everything_is_where_it_was(world, monkeypatch):
     before = snapshot(world.root)
     world.discard()
     with monkeypatch.context() as patch:
-        patch.setattr(os, "rename", refused(errno.EXDEV))
+        patch.setattr(folders, "_rename", refused(errno.EXDEV))
         patch.setattr(os, "write", refused(errno.ENOSPC))
         with pytest.raises(NotSaved, match=os.strerror(errno.ENOSPC)):
             world.restore()
@@ -844,3 +847,25 @@ def without_syncs() -> Iterator[None]:
         for call in ("fsync", "fdatasync"):
             patch.setattr(os, call, lambda descriptor: None)
         yield
+
+
+@pytest.mark.parametrize("layout", ["pi", "aurora", "soleur"])
+def test_a_session_created_while_another_of_its_id_is_restored_stays(layout, tmp_path, monkeypatch):
+    """Whoever is a moment later is refused; neither of them is lost."""
+    store = store_of(layout, tmp_path)
+    header = Header("mine", "2026-01-31T09:05:00.123Z", cwd="/home/me")
+    store.delete(store.create(header, turns(1, word="old")))
+    rename = folders._rename
+
+    def create_first(*arguments):
+        monkeypatch.setattr(folders, "_rename", rename)
+        store.create(header, turns(2, word="new"))
+        rename(*arguments)
+
+    monkeypatch.setattr(folders, "_rename", create_first)
+    with pytest.raises(NotSaved, match="File exists"):
+        store.restore("mine")
+    (ref,) = store.list()
+    assert [entry.text for entry in store.read(ref).entries] == ["new 0", "new 1"]
+    store.delete(ref)
+    assert [entry.text for entry in store.read(store.restore("mine.1")).entries] == ["old 0"]

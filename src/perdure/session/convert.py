@@ -36,4 +36,5 @@ def convert(source: Store, ref: Found, target: Store, *, id: str = "") -> Conver
         named = {"title": tree.name(entries), **header.facts}
         id = target.new_id(header._replace(facts={name: fact for name, fact in named.items() if fact}))
     dropped = Counter(kind for entry in entries for kind in target.forbidden(entry))
+    dropped.update(target.forbidden_facts(header.facts))
     return Converted(target.create(header._replace(id=id), entries), dropped, page.problems)

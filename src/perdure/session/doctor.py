@@ -37,14 +37,13 @@ def examine(store: Store, ref: Found) -> Diagnosis:
     try:
         page = store.read(ref)
     except PerdureError as error:
-        return Diagnosis(ref, [_sentence(error.message)], [], _sentence(error.hint or "nothing can be read"))
+        remedy = "As long as that is so, nothing can be repaired."
+        return Diagnosis(ref, [_sentence(error.message)], [], remedy)
     folded = tree.fold(page.entries)
     findings = [_finding(problem) for problem in page.problems] + [_sentence(each) for each in folded.notices]
-    remedy = ""
-    if page.problems:
-        remedy = _remedy(store, ref, page.entries)
-    elif findings:
-        remedy = "Nothing has to be repaired: it is read this way every time."
+    remedy = store.remedy(ref)
+    if findings and not remedy:
+        remedy = "There is nothing to repair: it is read this way every time."
     return Diagnosis(ref, findings, page.entries, remedy)
 
 
@@ -62,20 +61,9 @@ def repair(store: Store, ref: Found) -> Repaired | None:
     return store.repair(ref)
 
 
-def _remedy(store: Store, ref: Found, kept: list[Entry]) -> str:
-    count = f"{len(kept)} {'entry' if len(kept) == 1 else 'entries'}"
-    if store.repairs_in_place:
-        return f"A repair keeps {count}, leaves out the rest and sets the file aside as it is now."
-    if not kept:
-        return "Nothing complete is in it, so there is nothing a repair could save."
-    return f"A repair saves {count} into a new session; this one stays as it is."
-
-
 def _finding(problem: Problem) -> str:
-    name = os.path.basename(problem.path)
-    return _sentence(
-        f"line {problem.line} of {name}: {problem.reason}" if problem.line else f"{name}: {problem.reason}"
-    )
+    place = f"line {problem.line} of " if problem.line else "in "
+    return _sentence(f"{place}{os.path.basename(problem.path)}: {problem.reason}")
 
 
 def _sentence(text: str) -> str:

@@ -37,7 +37,7 @@ def places(request, tmp_path, monkeypatch) -> tuple[Path, Path]:
     old.mkdir()
     new.mkdir(exist_ok=True)
     if request.param == "a rename that cannot reach":
-        monkeypatch.setattr(os, "rename", refused(errno.EXDEV))
+        monkeypatch.setattr(folders, "_rename", refused(errno.EXDEV))
     return old, new
 
 
@@ -45,7 +45,7 @@ def places(request, tmp_path, monkeypatch) -> tuple[Path, Path]:
 def across(tmp_path, monkeypatch) -> tuple[Path, Path]:
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
-    monkeypatch.setattr(os, "rename", refused(errno.EXDEV))
+    monkeypatch.setattr(folders, "_rename", refused(errno.EXDEV))
     return tmp_path / "old", tmp_path / "new"
 
 

@@ -116,8 +116,6 @@ class Writer(Protocol):
 
 class Store(Protocol):
     name: str
-    repairs_in_place: bool
-    """Whether `repair` mends the session itself, or saves what it can of it into a new one."""
 
     def list(self) -> Iterator[Found]: ...
     def read(self, ref: Found, after: Cursor = START) -> Page: ...
@@ -133,6 +131,9 @@ class Store(Protocol):
     def forbidden(self, entry: Entry) -> Sequence[str]:
         """What of an entry the layout's own rules do not let it keep, by kind; nothing, as a rule."""
 
+    def forbidden_facts(self, facts: Mapping[str, Any]) -> Sequence[str]:
+        """The same for what is known of a session as a whole."""
+
     def create(self, header: Header, entries: Iterable[Entry] = ()) -> Found: ...
     def delete(self, ref: Found) -> None:
         """To the trash."""
@@ -142,6 +143,9 @@ class Store(Protocol):
 
     def restore(self, text: str) -> Found:
         """Back from the trash, by its id, or the beginning of it."""
+
+    def remedy(self, ref: Found) -> str:
+        """What `repair` would do, in a sentence; empty if it would do nothing."""
 
     def repair(self, ref: Found) -> Repaired | None:
         """Make a damaged session sound, keeping every entry that can be read. None if there was nothing to

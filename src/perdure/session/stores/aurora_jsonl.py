@@ -84,7 +84,11 @@ class AuroraStore(JsonlStore):
         if entry.line[:1] != b"{" or b"\n" in entry.line:
             raise NotSaved(reader.path, NOT_A_RECORD)
         parts = _status_parts(entry) if entry.type == "custom" else _spoken_parts(entry)
-        return joined(parts) if parts else b"%b%b}" % (_ENTRY_START, entry.raw)
+        if parts:
+            return joined(parts)
+        # A record that does not say what it follows would be given the one before it.
+        raw = entry.raw if b'"parentId"' in entry.raw else placed(entry).raw
+        return b"%b%b}" % (_ENTRY_START, raw)
 
     def first_line(self, ref: Found, header: Header) -> bytes:
         facts = {**_DEFAULTS, **header.facts}
@@ -223,7 +227,7 @@ class AuroraReader(LineReader):
         if kind == b'"metadata"' and not self.headed:
             self._take_metadata(parts, number)
             return
-        if kind == b'"metadata"' and parts == self._metadata:
+        if kind == b'"metadata"' and {**parts, "session_id": b""} == self._metadata:
             return
         try:
             entry = _READ[kind](self, parts) if kind in _READ else self._as_it_is(text, parts)
@@ -236,7 +240,7 @@ class AuroraReader(LineReader):
         record = loads(joined(parts))
         id = self.header.id
         self.headed = True
-        self._metadata = parts
+        self._metadata = {**parts, "session_id": b""}  # whichever that is: a repair puts it right
         if record.get("session_id") not in (None, id):
             self.problem(number, f"it names another session: {record['session_id']!r:.60}")
             parts = {**parts, "session_id": dumps(id)}

@@ -222,7 +222,8 @@ class CortextWriter(JsonlWriter):
             if not wrong and state.log_bytes == self._log.size:
                 return None
             aim = self._aim(())
-            aside = self._replace(aim.first)
+            aside = self._set_aside() if wrong and state.is_there and not state.is_damaged else ""
+            aside = self._replace(aim.first) or aside
             self._finish(aim)
             return Repaired(self._ref, page.cursor.entries, aside) if wrong else None
 
@@ -333,13 +334,15 @@ class CortextWriter(JsonlWriter):
     def _replace(self, members: Members) -> str:
         """Returns where a damaged session.json is now."""
         root, relative = self._conversations.root, self._conversations.beside_log(self._ref, STATE)
-        aside = ""
-        if self._state and self._state.is_damaged:
-            aside = os.path.join(root, files.set_aside(root, relative, "damaged", private=False))
+        aside = self._set_aside() if self._state and self._state.is_damaged else ""
         text, sync = layout.printed(members), self._conversations.synced
         files.replace(root, relative, text, sync=sync, private=False)
         self._state, self._identity = State(members), self._identity_now()
         return aside
+
+    def _set_aside(self) -> str:
+        root, relative = self._conversations.root, self._conversations.beside_log(self._ref, STATE)
+        return os.path.join(root, files.set_aside(root, relative, "damaged", private=False))
 
     def _take_back(self) -> None:
         """Of an append that is refused nothing stays, as far as the disk allows."""

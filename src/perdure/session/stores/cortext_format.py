@@ -35,6 +35,8 @@ _LONGEST_WORDS = 300
 
 def line(path: str, entry: Entry) -> bytes:
     """An entry as a line. Every line has role, content and timestamp, whatever it holds."""
+    if b"\n" in entry.line:
+        raise NotSaved(path, NOT_A_RECORD)
     try:
         parts = plain(entry, reserved=("entry",))
         if parts is None:
@@ -43,7 +45,8 @@ def line(path: str, entry: Entry) -> bytes:
                 "role": b'"system"',
                 "content": dumps(words(entry)),
                 "timestamp": when if when[:1] == b'"' else b'""',
-                "entry": entry.raw,
+                # A record that does not say what it follows would be given the one before it.
+                "entry": entry.raw if b'"parentId"' in entry.raw else placed(entry).raw,
             }
     except ValueError:
         raise NotSaved(path, NOT_A_RECORD) from None

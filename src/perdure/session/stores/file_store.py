@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 from perdure.errors import Held, InvalidId, NotFound, NotSaved, Unreadable, UsageError
 from perdure.session import ids, trash
@@ -47,6 +47,9 @@ class FileStore:
             return ""  # the directory this process was started in is gone
 
     def forbidden(self, entry: Entry) -> Sequence[str]:
+        return ()
+
+    def forbidden_facts(self, facts: Mapping[str, Any]) -> Sequence[str]:
         return ()
 
     def holder(self, ref: Found) -> int | None:
@@ -179,6 +182,10 @@ class FileStore:
     def _lock_place(self, id: str, relative: str) -> tuple[str, str]:
         root, folder = self._place(relative)
         return root, os.path.join(folder, "locks", f"{ids.file_name(id)}.lock")
+
+
+def counted(entries: Sequence[Entry]) -> str:
+    return f"{len(entries)} {'entry' if len(entries) == 1 else 'entries'}"
 
 
 def found(id: str, path: str) -> Found:

@@ -211,12 +211,16 @@ def set_aside(root: str, relative: str, suffix: str, *, private: bool = True) ->
     raise AssertionError("unreachable")
 
 
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+"""What a file system answers that has no second names for files, or no more of them."""
+
+
 def _link(folder: int, name: str, new_name: str, *, private: bool) -> None:
     """A second name for a file, never one that is taken. Where the file system has no links, a copy."""
     try:
         os.link(name, new_name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+        if error.errno not in NO_LINKS:
             raise
         copy_in(folder, name, folder, new_name, private=private)
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 from perdure.errors import NotSaved
 from perdure.session.stores.files import (
+    NO_LINKS,
     below,
     copy_in,
     folder_of,
@@ -42,8 +43,9 @@ def move(root: str, relative: str, new_root: str, new_relative: str) -> None:
     a move that was interrupted between copying and deleting. If this raises, nothing is lost, and at worst
     it is in both places.
 
-    rename(2) replaces a file without a word, so the place is looked at first. Between the look and the rename
-    nobody puts anything there: the callers hold the session's lock and the trash's.
+    rename(2) replaces a file without a word, and a session is created under no lock. So a file gets its new
+    name by a link, which is refused where the name is taken; rename(2) itself refuses to put a folder over
+    one that holds anything.
     """
     path, new_path = os.path.join(root, relative), os.path.join(new_root, new_relative)
     try:
@@ -53,7 +55,7 @@ def move(root: str, relative: str, new_root: str, new_relative: str) -> None:
         ):
             if status_in(new, new_name) is None:
                 try:
-                    os.rename(name, new_name, src_dir_fd=old, dst_dir_fd=new)
+                    _rename(old, name, new, new_name)
                 except OSError as error:
                     if error.errno != errno.EXDEV:
                         raise
@@ -72,6 +74,19 @@ def move(root: str, relative: str, new_root: str, new_relative: str) -> None:
         raise NotSaved(new_path, error) from error
     except OSError as error:
         raise NotSaved(path, error) from error
+
+
+def _rename(old: int, name: str, new: int, new_name: str) -> None:
+    found = status_in(old, name)
+    if found is not None and stat.S_ISREG(found.st_mode):
+        try:
+            os.link(name, new_name, src_dir_fd=old, dst_dir_fd=new, follow_symlinks=False)
+            os.unlink(name, dir_fd=old)
+            return
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+    os.rename(name, new_name, src_dir_fd=old, dst_dir_fd=new)
 
 
 def are_same(root: str, relative: str, other_root: str, other_relative: str) -> bool:

@@ -24,7 +24,7 @@ from perdure.session.record import REFUSED
 DEEPEST = 200
 """How deeply a value may be nested that others than its writer are to read."""
 _CHEAP = 2**28
-_NO_OBJECT = 2**12  # what an item costs that is none, as if so many characters had been in vain
+_NO_OBJECT = 2**14  # what an item costs that is none, as if so many characters had been in vain
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
 _BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|([\[{])|([\]}])', re.DOTALL)
 _SPACE = re.compile(r"[ \t\r\n]*+")
@@ -132,16 +132,27 @@ class Damage(NamedTuple):
 
 
 Step = Callable[[], Any]
+Kind = Callable[[Any], str]
 
 
-class Walk:
+def walked(text: str, lists: Mapping[str, str], kind: Kind) -> Walk:
     """What is whole in a text: the members of its one object, and the items of those that are `lists`.
 
     `lists` gives for each such list the name its items begin with, by which they are known where a text has
     no lines. `kind` tells by its value which list an item belongs to that was found behind damage.
     """
+    walk = Walk(text, lists, kind)
+    if walk.damage and walk.has_lines:
+        # A hole over some brackets gives others a new meaning: an item swallows those behind it, or ends the
+        # document. Only the lines tell.
+        by_lines = Walk(text, lists, kind, by_lines=True)
+        if by_lines.count >= walk.count:
+            return by_lines
+    return walk
 
-    def __init__(self, text: str, lists: Mapping[str, str], kind: Callable[[Any], str]) -> None:
+
+class Walk:
+    def __init__(self, text: str, lists: Mapping[str, str], kind: Kind, *, by_lines: bool = False) -> None:
         self.members: dict[str, Piece] = {}
         """In their order; those that are such lists with nothing in them."""
         self.lists: dict[str, list[Piece | None]] = {}
@@ -150,6 +161,7 @@ class Walk:
         self._text = text
         self._names = lists
         self._kind = kind
+        self._by_lines = by_lines
         self._at = 0
         self._list: str | None = ""
         """The list the walk is in; empty if only the items can tell, None inside something else."""
@@ -161,6 +173,16 @@ class Walk:
                 step = step()
             except (ValueError, RecursionError) as error:
                 step = self._resumed(step, error)
+
+    @property
+    def count(self) -> int:
+        """How many items are whole."""
+        return sum(piece is not None for pieces in self.lists.values() for piece in pieces)
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether they would tell more, and the walk did not cost too much already."""
+        return self._unit is not None and self._worth > 0 and self.count > 0
 
     # --- what should be there ------------------------------------------------------------------------
 
@@ -182,7 +204,7 @@ class Walk:
             self.members.setdefault(name, Piece(start, b""))
             self.lists.setdefault(name, [])
             return self._after_item if self._next() == "]" else self._item
-        self._list = None
+        self._list, self._guessing = name if name in self._names else None, True
         self.members[name], _ = self._piece()
         return self._after_member
 
@@ -200,6 +222,8 @@ class Walk:
             if self._worth <= 0:
                 raise self._error("too many items that are no objects")
         piece, value = self._piece()
+        if self._by_lines and self._unit is not None:
+            self._check_lines(piece.offset, self._unit)
         name = self._list
         if name is not None and self._guessing:
             name = self._kind(value) or name
@@ -214,10 +238,14 @@ class Walk:
         self._expect("]")
         return self._after_member
 
-    def _end(self) -> None:
+    def _end(self) -> Step | None:
         self._next()
-        if rest := len(self._text) - self._at:
+        rest = len(self._text) - self._at
+        if rest and not self.lists and self._beginning.search(self._text, self._at):
+            return self._without_beginning()
+        if rest:
             self._note(self._at, f"{rest} characters behind the end of the document; left out")
+        return None
 
     # --- and what is there instead -------------------------------------------------------------------
 
@@ -233,7 +261,7 @@ class Walk:
             while start and text[start - 1].isspace():
                 start -= 1
         if step == self._item and self._list:
-            self.lists[self._list].append(None)
+            self.lists.setdefault(self._list, []).append(None)
         self._guessing = True
         found = self._beginning.search(text, start) if self._worth > 0 else None
         reason = error.msg if isinstance(error, JSONDecodeError) else "nested too deeply"
@@ -245,15 +273,41 @@ class Walk:
         self._at = found.end() - 1
         return self._member if text[self._at] == '"' else self._item
 
+    def _check_lines(self, start: int, unit: str) -> None:
+        """Raise if an item holds a line on which another one begins, or ends on one on which none does."""
+        end = self._at
+        inner = self._beginning.search(self._text, start + 1, end)
+        if inner is None and (
+            "\n" not in self._text[start:end] or self._text.endswith(f"\n{unit * 2}}}", 0, end)
+        ):
+            return
+        self._at = start
+        raise JSONDecodeError("closed in the wrong place", self._text, inner.end() - 1 if inner else end - 1)
+
+    def _without_beginning(self) -> Step:
+        """What was taken for the document is something out of it, left at the start: an item, perhaps."""
+        self.members.clear()
+        if not self.damage and re.match(rf'\s*+\{{\r?\n{(self._unit or "") * 3}"', self._text):
+            self._note(0, "its beginning is missing")
+            self._at = 0
+            return self._item
+        raise self._error("no document")
+
     @functools.cached_property
-    def _beginning(self) -> re.Pattern[str]:
-        """How an item or a member begins: by the indentation of this text, or by its name if it has none."""
+    def _unit(self) -> str | None:
+        """By how much one level is indented in this text; None if it has no lines."""
         lists = "|".join(map(re.escape, self._names))
         line = re.search(rf'\n([ \t]+)"(?:{lists})"[ \t]*+:', self._text)
-        if line or not re.search(rf'"(?:{lists})"\s*+:', self._text):
-            unit = line[1] if line else "  "
-            return re.compile(rf'\n{unit}(?:"|{unit}\{{)')
-        first = "|".join(map(re.escape, self._names.values()))
+        if line:
+            return line[1]
+        return None if re.search(rf'"(?:{lists})"\s*+:', self._text) else "  "
+
+    @functools.cached_property
+    def _beginning(self) -> re.Pattern[str]:
+        """How an item or a member begins: by its indentation, or by its name where there is none."""
+        if self._unit is not None:
+            return re.compile(rf'\n{self._unit}(?:"|{self._unit}\{{)')
+        lists, first = ("|".join(map(re.escape, names)) for names in (self._names, self._names.values()))
         item = rf'[\[,]\s*+\{{(?=\s*+"(?:{first})"\s*+:)'
         return re.compile(rf'{item}|[,{{]\s*+"(?=(?:{lists})"\s*+:)')
 

@@ -28,7 +28,7 @@ from perdure.session.stores import (
     files,
     lines,
 )
-from perdure.session.stores.file_store import FileStore
+from perdure.session.stores.file_store import FileStore, counted
 from perdure.session.stores.lock import Lock, Turns
 from perdure.session.stores.log import AppendLog
 
@@ -135,6 +135,8 @@ class LineReader:
             return len(text)
         except ValueError:
             pieces, whole = self._salvaged(text)
+        if pieces and text.strip(b" \t\r\0").endswith(pieces[-1]):
+            whole = len(text)  # what is torn is before it
         if not whole:
             self.problem(number, f"the last line is unfinished ({len(text)} bytes); left out")
             return 0
@@ -160,8 +162,6 @@ class LineReader:
 
 
 class JsonlStore(FileStore):
-    repairs_in_place = True
-
     def reader(self, ref: Found) -> LineReader:
         """A new one, that has read nothing."""
         raise NotImplementedError
@@ -219,6 +219,12 @@ class JsonlStore(FileStore):
         except BaseException:
             lock.release()
             raise
+
+    def remedy(self, ref: Found) -> str:
+        page = self.read(ref)
+        if not page.problems:
+            return ""
+        return f"A repair keeps {counted(page.entries)} and sets aside what is replaced, as it is now."
 
     def repair(self, ref: Found) -> Repaired | None:
         """Keep every record there is and leave out what is none. The file as it was stays beside it."""

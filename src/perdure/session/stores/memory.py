@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import Self
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
 
 from perdure.errors import Conflict, Held, NotFound, NotSaved
 from perdure.session import ids
@@ -22,7 +22,6 @@ class _Kept:
 
 class MemoryStore:
     name = "memory"
-    repairs_in_place = True
 
     def __init__(self) -> None:
         self._sessions: dict[str, _Kept] = {}
@@ -53,6 +52,9 @@ class MemoryStore:
     def forbidden(self, entry: Entry) -> Sequence[str]:
         return ()
 
+    def forbidden_facts(self, facts: Mapping[str, Any]) -> Sequence[str]:
+        return ()
+
     def create(self, header: Header, entries: Iterable[Entry] = ()) -> Found:
         ids.check(header.id)
         if header.id in self._sessions:
@@ -79,6 +81,9 @@ class MemoryStore:
         kept = self._deleted.pop(id)
         self._sessions[id] = _Kept(kept.header, kept.entries)
         return Found(id, "")
+
+    def remedy(self, ref: Found) -> str:
+        return ""
 
     def repair(self, ref: Found) -> Repaired | None:
         self._kept(ref)

@@ -24,6 +24,7 @@ VERSION = 3
 _WRITER = "perdure"
 _TRAILER = len(b',"crc":"00000000"}')
 _LONGEST_FOLDER = 240
+_NO_NAME = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")  # what a file system cannot write
 _NAME = re.compile(r"(\d{4}-\d\d-\d\dT)(\d\d)-(\d\d)-(\d\d)-(\d{3}Z)_(.+)")
 
 
@@ -37,6 +38,7 @@ def file_name(header: Header) -> str:
 def folder_name(cwd: str) -> str:
     """The folder of one project's sessions: `--home-me-code--`."""
     name = re.sub(r"[/\\:]", "-", re.sub(r"^[/\\]", "", cwd))
+    name = _NO_NAME.sub("-", name)
     if len(encoded := os.fsencode(name)) > _LONGEST_FOLDER:  # than a file system's names can be
         name = os.fsdecode(encoded[: _LONGEST_FOLDER - 9]) + f"-{crc32(encoded):08x}"
     return f"--{name}--"

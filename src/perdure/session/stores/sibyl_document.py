@@ -75,8 +75,8 @@ def text_of(document: Document, saved: str) -> str:
     memory.count, memory.modified = len(messages), saved
     facts = {
         name: value
-        for name, value in header.facts.items()
-        if name not in sibyl_rules.FACTS and name not in memory.unknown and name != "command_count"
+        for name, value in sibyl_rules.split_facts(header.facts)[0].items()
+        if name not in memory.unknown and name != "command_count"
     }
     named = {
         "id": string(header.id),

@@ -14,8 +14,12 @@ from perdure.session.entry import Entry, decode, placed
 from perdure.session.record import dumps, elements, loads, members
 from perdure.session.stores.plain import joined
 
-FACTS = frozenset({"agent_config", "api", "cost", "model", "provider", "tools", "usage"})
-"""What is not kept of a session as a whole."""
+_FACTS = {
+    **dict.fromkeys(("api", "model", "provider"), "model"),
+    **dict.fromkeys(("cost", "usage"), "usage"),
+    "tools": "tools",
+}
+_AGENT_CONFIG = "agent_config"
 
 _WHOLE = {
     "model_change": "model",
@@ -37,6 +41,19 @@ def forbidden(entry: Entry) -> list[str]:
 def stripped(entry: Entry) -> Entry | None:
     """The entry without what is forbidden; itself if that is nothing, None if it is all."""
     return _split(entry)[0]
+
+
+def split_facts(facts: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """What may be kept of what is known of a session as a whole, and the kinds of what may not."""
+    kept = {name: value for name, value in facts.items() if name not in _FACTS}
+    found = [_FACTS[name] for name in facts if name in _FACTS and _is_more_than_zero(facts[name])]
+    config = kept.pop(_AGENT_CONFIG, None)
+    if isinstance(config, Mapping):
+        kept[_AGENT_CONFIG], more = split_facts(config)
+        found += more
+    elif config is not None:
+        found.append("model")
+    return kept, found
 
 
 class Dropped:
@@ -80,6 +97,8 @@ def _split(entry: Entry) -> tuple[Entry | None, list[str]]:
     kind = _WHOLE.get(entry.type)
     if kind:
         return None, [kind]
+    if entry.type == "custom" and b'"perdure.agent_config"' in entry.raw:
+        return _without_model(entry)
     if entry.type not in _WITH_CONTENT and entry.type not in _WITH_USAGE:
         return entry, []
     if entry.role == "system":
@@ -103,6 +122,18 @@ def _split(entry: Entry) -> tuple[Entry | None, list[str]]:
     if inner:
         record[inner] = joined(said)
     return decode(joined(record)), found
+
+
+def _without_model(entry: Entry) -> tuple[Entry, list[str]]:
+    try:
+        record = loads(entry.raw)
+    except ValueError:
+        return entry, []
+    data = record.get("data")
+    if record.get("customType") != "perdure.agent_config" or not isinstance(data, dict):
+        return entry, []
+    kept, found = split_facts(data)
+    return (decode(dumps({**record, "data": kept})), found) if len(kept) < len(data) else (entry, [])
 
 
 def _without_thinking(content: bytes) -> tuple[bytes, list[str]]:
@@ -135,4 +166,4 @@ def _says_more_than_zero(raw: bytes) -> bool:
 def _is_more_than_zero(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(map(_is_more_than_zero, value.values()))
-    return value not in (0, None, "")
+    return value not in (0, None, "", [])

@@ -12,8 +12,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from perdure.errors import InvalidId, PerdureError, Unreadable
 from perdure.session import ids
@@ -86,6 +87,9 @@ class SibylStore(WholeFileStore):
 
     def forbidden(self, entry: Entry) -> Sequence[str]:
         return sibyl_rules.forbidden(entry)
+
+    def forbidden_facts(self, facts: Mapping[str, Any]) -> Sequence[str]:
+        return sibyl_rules.split_facts(facts)[1]
 
     # --- what the layout says ---------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from perdure.session import ids
 from perdure.session.record import REFUSED, dumps, members
 from perdure.session.stores import Durability, Found, Header, Problem, files
 from perdure.session.stores.file_store import found
-from perdure.session.stores.json_text import Damage, Piece, Walk, laid_out
+from perdure.session.stores.json_text import Damage, Piece, laid_out, walked
 from perdure.session.stores.plain import moment
 from perdure.session.stores.soleur_format import (
     DECISIONS,
@@ -66,15 +66,7 @@ class SoleurStore(WholeFileStore):
     name = "soleur"
 
     def __init__(self, home: str, *, cwd: str | None = None, durability: Durability = "power") -> None:
-        super().__init__(home, os.path.join(home, "sessions"), durability)
-        self._cwd = cwd
-
-    @property
-    def cwd(self) -> str:
-        try:
-            return os.path.abspath(self._cwd or "")
-        except OSError:
-            return ""  # the directory this process was started in is gone
+        super().__init__(home, os.path.join(home, "sessions"), durability, cwd=cwd)
 
     def new_id(self, header: Header) -> str:
         return ids.soleur_id()
@@ -134,7 +126,7 @@ class SoleurStore(WholeFileStore):
             return _Reading(ref, *_sound(data)).document(self.cwd)
         except (_Odd, *REFUSED):
             text = data.decode("utf-8", "surrogateescape")
-            walk = Walk(text, LISTS, kind_of)
+            walk = walked(text, LISTS, kind_of)
             return _Reading(ref, walk.members, walk.lists, text, walk.damage).document(self.cwd)
 
 
@@ -293,6 +285,7 @@ class _Reading:
         self._items: list[Item] = []
         self._decided: set[int] = set()
         self._problems: list[Problem] = []
+        self._counted = 0, 1  # a place in the text, and the line it is in
         self._is_damaged = bool(damage)
         for offset, reason in damage:
             self._say(offset, reason)
@@ -409,7 +402,9 @@ class _Reading:
             raise _Odd
         if len(self._problems) > _MOST_PROBLEMS:
             return
-        problem = Problem(self._ref.path, 1 + self._text.count("\n", 0, offset), reason)
+        counted, line = self._counted if self._counted[0] <= offset else (0, 1)
+        self._counted = offset, line + self._text.count("\n", counted, offset)
+        problem = Problem(self._ref.path, self._counted[1], reason)
         if len(self._problems) == _MOST_PROBLEMS:
             problem = Problem(self._ref.path, 0, "there is more that is not as it should be")
         if problem not in self._problems:

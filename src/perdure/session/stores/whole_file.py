@@ -14,6 +14,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 from bisect import bisect_left
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, NamedTuple, Self
@@ -34,12 +35,13 @@ from perdure.session.stores import (
     Repaired,
     files,
 )
-from perdure.session.stores.file_store import FileStore, found
+from perdure.session.stores.file_store import FileStore, counted, found
 from perdure.session.stores.lock import Lock, Turns
 from perdure.session.tree import METADATA
 
 LARGEST = 2**30
-_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+_PLACE = re.compile(r"[a-z]\d{1,9}")
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP})
 
 
 class Document(NamedTuple):
@@ -62,8 +64,6 @@ class _Saved(NamedTuple):
 
 
 class WholeFileStore(FileStore):
-    repairs_in_place = False
-
     def parse(self, ref: Found, data: bytes) -> Document:
         """Whatever is in the file: never raises."""
         raise NotImplementedError
@@ -117,18 +117,33 @@ class WholeFileStore(FileStore):
         self.saved(ref, document)
         return found(header.id, ref.path)
 
+    def remedy(self, ref: Found) -> str:
+        data = self.bytes_of(ref)
+        document = self.parse(ref, data)
+        if not document.is_damaged:
+            return ""
+        if not document.entries:
+            return "Nothing complete is in it, so there is nothing a repair could save."
+        id, is_done = self._salvage(document, data)
+        if is_done:
+            return f"What can be saved of it is in session {id} already; this one can be deleted."
+        return f"A repair saves {counted(document.entries)} into a new session; this one stays as it is."
+
     def repair(self, ref: Found) -> Repaired | None:
         """A new session of every complete entry of a damaged one, which stays as it is."""
         with self.lock(ref, 0):
             data = self.bytes_of(ref)
             document = self.parse(ref, data)
-            if not document.is_damaged or not document.entries:
-                return None
-            id = self.salvage_id(document.header, hashlib.sha256(data).digest())
-            if os.path.lexists(os.path.join(self.root, self.place(id))):
+            id, is_done = self._salvage(document, data)
+            if not document.is_damaged or not document.entries or is_done:
                 return None
             header = document.header._replace(id=id, parent_session=ref.path)
             return Repaired(self.create(header, document.entries), len(document.entries), ref.path)
+
+    def _salvage(self, document: Document, data: bytes) -> tuple[str, bool]:
+        """The id of the session that holds what can be saved of a damaged one, and whether it is there."""
+        id = self.salvage_id(document.header, hashlib.sha256(data).digest())
+        return id, os.path.lexists(os.path.join(self.root, self.place(id)))
 
     def saved(self, ref: Found, document: Document) -> None:
         """Called when a document is on disk, under its lock if it was there before."""
@@ -157,9 +172,9 @@ class WholeFileWriter:
             self._settle()
             there = self._there()
             if there != self._saved.text or there is None:
-                self._behind = True
                 if self._lock.is_mine():
                     self._rescue(there)
+                self._behind = True
                 self._saved = self._read()
             try:
                 page = _page(self._saved.document, self._ref, self._cursor)
@@ -269,6 +284,7 @@ class WholeFileWriter:
         aside = f"{self._relative}.{os.urandom(4).hex()}.displaced"
         files.create(store.root, aside, saved.text, private=store.private)
         self._saved = _Saved(None, Document(saved.document.header, [], [], {}))
+        self._cursor = START  # nothing of what is there now has been read
         raise Conflict(
             path, f"was replaced while in use; what was saved is kept in {os.path.join(store.root, aside)}"
         )
@@ -337,10 +353,13 @@ def _page(document: Document, ref: Found, after: Cursor) -> Page:
 
 
 def _cursor(entries: Sequence[Entry]) -> Cursor:
-    """Behind these entries, which it knows again by their ids."""
+    """Behind these entries, which it knows again by their ids, or by what they say, if an id is a place's."""
     if not entries:
         return START
-    names = "\n".join([entry.id for entry in entries]).encode("utf-8", "surrogatepass")
+    parts = [
+        f"{entry.id} {crc32(entry.raw)}" if _PLACE.fullmatch(entry.id) else entry.id for entry in entries
+    ]
+    names = "\n".join(parts).encode("utf-8", "surrogatepass")
     return Cursor(len(entries), 0, 0, b"%08x" % crc32(names), len(entries), entries[-1].id)
 
 
