@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.session.stores.pi_jsonl import PiStore
+from perdure.session import tree
+from tests.layouts import ALL, store_of
 from tests.needs import needs_tool
 
 ROOT = Path(__file__).parent.parent
@@ -54,18 +55,35 @@ def test_the_librarys_examples_are_one_program_that_runs(tmp_path):
     assert "is held by process" in printed
 
 
-def test_the_session_formats_example_is_a_sound_session(tmp_path):
-    """The lines in the document, checksums included, open without a problem."""
-    (example,) = blocks("docs/session-format.md", "jsonl")
-    folder = tmp_path / "sessions" / "--home-me-code--"
-    folder.mkdir(parents=True)
-    (folder / "2026-01-31T09-05-00-123Z_5f0c1b9a7e42.jsonl").write_text(example, encoding="utf-8")
-    store = PiStore(str(tmp_path))
+FILES = {
+    "pi": ["sessions/--home-me-code--/2026-01-31T09-05-00-123Z_5f0c1b9a7e42.jsonl"],
+    "aurora": ["spawn/sessions/session-3f9c07d21ab4.jsonl"],
+    "soleur": ["sessions/5f0c1b9a-7e42-4c1d-9a6b-2f3e4d5c6b7a.json"],
+    "sibyl": ["sessions/session-20260131-090500-847291/session.lisp"],
+    "cortext": [
+        f"conversations/2025-11-22/001-brainstorm-api-design/.session/{name}"
+        for name in ("messages.jsonl", "session.json")
+    ],
+}
+
+
+@pytest.mark.parametrize("layout", ALL)
+def test_the_session_formats_example_is_a_sound_session(layout, tmp_path):
+    """What the page shows of each layout opens without a problem, and says what it should."""
+    page = (ROOT / "docs" / "session-format.md").read_text(encoding="utf-8")
+    section = re.split(r"^## ", page, flags=re.MULTILINE)
+    (own,) = [part for part in section if part.lower().startswith(f"{layout}\n")]
+    shown = re.findall(r"```(?:jsonl|json|lisp)\n(.*?)```", own, re.DOTALL)
+    for name, text in zip(FILES[layout], shown, strict=True):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    store = store_of(layout, tmp_path)
     (ref,) = store.list()
-    page = store.read(ref)
-    assert page.problems == []
-    assert [entry.type for entry in page.entries] == ["message", "message", "label", "session_info"]
-    assert page.header.cwd == "/home/me/code"
+    read = store.read(ref)
+    assert read.problems == []
+    assert [entry.role for entry in read.entries][:2] == ["user", "assistant"]
+    assert tree.fold(read.entries).notices == []
+    assert read.header.timestamp
 
 
 def test_the_contract_example_runs(tmp_path):
