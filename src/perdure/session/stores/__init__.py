@@ -13,6 +13,7 @@ Reading never fails for what is in a file: what cannot be read is a `Problem`, b
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -187,5 +188,6 @@ def home_of(layout: str) -> str:
 
 
 def open_store(layout: str, home: str | None = None, **options: Any) -> Store:
-    store: Store = registry.load(LAYOUTS[layout].store)(home or home_of(layout), **options)
+    home = os.path.abspath(os.path.expanduser(home)) if home else home_of(layout)
+    store: Store = registry.load(LAYOUTS[layout].store)(home, **options)
     return store
