@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from perdure import config, registry
+from perdure.errors import UsageError
 
 if TYPE_CHECKING:
     from perdure.session.entry import Entry
@@ -188,6 +189,8 @@ def home_of(layout: str) -> str:
 
 
 def open_store(layout: str, home: str | None = None, **options: Any) -> Store:
+    if layout not in LAYOUTS:
+        raise UsageError(f"Unknown layout {layout!r}", f"it is one of {', '.join(LAYOUTS)}")
     home = os.path.abspath(os.path.expanduser(home)) if home else home_of(layout)
     store: Store = registry.load(LAYOUTS[layout].store)(home, **options)
     return store
