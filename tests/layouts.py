@@ -10,11 +10,9 @@ ALL = list(LAYOUTS)
 
 def store_of(layout: str, home: Path | str, durability: Durability = "process") -> Store:
     """Cortext's home is a workspace, which is there before anything is kept in it."""
-    folder = Path(home)
-    folder.mkdir(parents=True, exist_ok=True)
-    if marker := LAYOUTS[layout].marker:
-        (folder / marker).mkdir(exist_ok=True)
-    return open_store(layout, str(folder), durability=durability)
+    if (marker := LAYOUTS[layout].marker) and not Path(home, marker).is_dir():
+        Path(home, marker).mkdir(parents=True, exist_ok=True)
+    return open_store(layout, str(home), durability=durability)
 
 
 def tree_of(folder: Path) -> dict[str, bytes]:

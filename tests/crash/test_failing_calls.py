@@ -247,6 +247,7 @@ def live_with(home: str, layout: str, calls: list[str], faults: list[str]) -> tu
         live(home, layout, report)
 
     os.mkdir(home)
+    store_in(home, layout)  # a workspace is there before anybody works in it
     log = f"{home}/calls.log"
     with Gate() as gate, Child(work) as child:
         child.next()

@@ -40,7 +40,8 @@ from perdure.session.stores.lock import Lock, Turns
 from perdure.session.tree import METADATA
 
 LARGEST = 2**30
-_PLACE = re.compile(r"[a-z]\d{1,9}")
+_PLACE = re.compile(r"[a-z]\d+")
+_LONGEST_PLACE = 10
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP})
 
 
@@ -357,7 +358,10 @@ def _cursor(entries: Sequence[Entry]) -> Cursor:
     if not entries:
         return START
     parts = [
-        f"{entry.id} {crc32(entry.raw)}" if _PLACE.fullmatch(entry.id) else entry.id for entry in entries
+        entry.id
+        if len(entry.id) > _LONGEST_PLACE or not _PLACE.fullmatch(entry.id)
+        else f"{entry.id} {crc32(entry.raw)}"
+        for entry in entries
     ]
     names = "\n".join(parts).encode("utf-8", "surrogatepass")
     return Cursor(len(entries), 0, 0, b"%08x" % crc32(names), len(entries), entries[-1].id)
