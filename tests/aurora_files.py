@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-from perdure.session import tree
 from perdure.session.stores import Found
 from perdure.session.stores.aurora_jsonl import AuroraStore
 
@@ -48,18 +47,3 @@ def put(home: Path, data: bytes, id: str = ID) -> tuple[AuroraStore, Found]:
 
 def store_in(home: Path) -> AuroraStore:
     return AuroraStore(str(home), cwd="/home/me/code", durability="process")
-
-
-class Seen:
-    """A session as its readers see it."""
-
-    def __init__(self, store: AuroraStore, ref: Found) -> None:
-        page = store.read(ref)
-        folded = tree.fold(page.entries)
-        self.header = page.header
-        self.entries = folded.entries
-        self.ids = [entry.id for entry in folded.entries]
-        self.path = [entry.text for entry in tree.path(folded.entries, folded.ends.head)]
-        self.lines = [problem.line for problem in page.problems]
-        self.reasons = [problem.reason for problem in page.problems]
-        self.notices = folded.notices

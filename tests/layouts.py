@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from perdure.session.stores import LAYOUTS, Durability, Store, open_store
+from perdure.session import tree
+from perdure.session.stores import LAYOUTS, Durability, Found, Store, open_store
 
 GOLDEN = Path(__file__).parent / "golden"
 ALL = list(LAYOUTS)
@@ -13,6 +14,21 @@ def store_of(layout: str, home: Path | str, durability: Durability = "process") 
     if (marker := LAYOUTS[layout].marker) and not Path(home, marker).is_dir():
         Path(home, marker).mkdir(parents=True, exist_ok=True)
     return open_store(layout, str(home), durability=durability)
+
+
+class Seen:
+    """A session as its readers see it."""
+
+    def __init__(self, store: Store, ref: Found) -> None:
+        page = store.read(ref)
+        folded = tree.fold(page.entries)
+        self.header = page.header
+        self.entries = folded.entries
+        self.ids = [entry.id for entry in folded.entries]
+        self.path = [entry.text for entry in tree.path(folded.entries, folded.ends.head)]
+        self.lines = [problem.line for problem in page.problems]
+        self.reasons = [problem.reason for problem in page.problems]
+        self.notices = folded.notices
 
 
 def tree_of(folder: Path) -> dict[str, bytes]:

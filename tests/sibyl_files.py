@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from perdure.session import sexp, tree
+from perdure.session import sexp
 from perdure.session.stores import Found
 from perdure.session.stores.sibyl_sexp import SibylStore
 
@@ -27,18 +27,3 @@ def store_in(home: Path) -> SibylStore:
 def read_form(text: str) -> Any:
     """The one form in a text."""
     return sexp.loads(text)
-
-
-class Seen:
-    """A session as its readers see it."""
-
-    def __init__(self, store: SibylStore, ref: Found) -> None:
-        page = store.read(ref)
-        folded = tree.fold(page.entries)
-        self.header = page.header
-        self.entries = folded.entries
-        self.ids = [entry.id for entry in folded.entries]
-        self.path = [entry.text for entry in tree.path(folded.entries, folded.ends.head)]
-        self.lines = [problem.line for problem in page.problems]
-        self.reasons = [problem.reason for problem in page.problems]
-        self.notices = folded.notices

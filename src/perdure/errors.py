@@ -107,6 +107,8 @@ def _remedy(cause: OSError | str) -> str:
 
 
 _REMEDY = {
+    errno.ENOENT: "it was moved or deleted: list the sessions again, or look in the trash",
+    errno.EISDIR: "a folder is in its place; move that out of the way",
     errno.ENOSPC: "free some disk space, then try again",
     errno.EDQUOT: "your disk quota is used up; free some space, then try again",
     errno.EFBIG: "the file reached the size limit of this process (ulimit -f)",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 
 import pytest
@@ -14,7 +15,7 @@ from perdure.session.stores import Found, open_store
 from perdure.session.stores.cortext_folder import CortextStore
 from perdure.testing import assistant_entry, tool_call_entry, tool_result_entry, user_entry
 from perdure.testing.durable import holding, needs_fork
-from tests.cortext_files import folder_of, lines_of, marks_of, state_of, transcript_of
+from tests.cortext_files import GOLDEN, folder_of, lines_of, marks_of, state_of, store_in, transcript_of
 
 CONFIG = {
     "command": "/workspace.brainstorm",
@@ -179,3 +180,16 @@ def test_cor_15_an_active_conversation_whose_owner_died_was_paused(store):
     statuses = [line["content"] for line in lines_of(ref) if "entry" in line]
     assert statuses == ["Status: paused", "Status: active"]
     assert state_of(ref)["status"] == "active"
+
+
+def test_cor_03_conversations_in_the_folders_of_a_registry_open_too(tmp_path):
+    """An older workspace keeps each type in a folder of its own, with or without a folder for the day."""
+    shutil.copytree(GOLDEN / "registry", tmp_path / "workspace")
+    store = store_in(tmp_path / "workspace")
+    found = {ref.id: store.read(ref) for ref in store.list()}
+    assert {id: [entry.text for entry in page.entries] for id, page in found.items()} == {
+        "2025-11-20/001-brainstorm-old": ["An old idea", "Go on."],
+        "002-learn-undated": ["How do monads work?"],
+    }
+    assert [page.problems for page in found.values()] == [[], []]
+    assert found["2025-11-20/001-brainstorm-old"].header.facts["title"] == "Old"

@@ -28,7 +28,7 @@ from perdure.session.entry import ToolCall
 from perdure.session.stores import open_store
 from perdure.testing import assistant_entry, tool_call_entry, tool_result_entry, user_entry
 from perdure.testing.durable import needs_fork, process
-from tests.sibyl_files import GOLDEN, read_form
+from tests.sibyl_files import GOLDEN, put, read_form
 
 ID = "session-20250220-143022-847291"
 
@@ -390,3 +390,13 @@ def test_sib_18_a_session_of_another_program_is_loaded_and_saved_to(tmp_path):
         *('There is a "README.md", and C:\\src.', "Thanks.")
     ]
     assert ":command-count 3\n" in file_of(tmp_path, "s1").read_text()
+
+
+def test_sib_08_a_bare_list_is_read_as_an_index_and_the_files_are_believed(tmp_path):
+    """Of its two sessions one is gone, and the other has fewer messages than it says."""
+    store, ref = put(tmp_path, (GOLDEN / "document.lisp").read_bytes(), "s1")
+    index = Path(ref.path).parents[1] / "index.lisp"
+    index.write_bytes((GOLDEN / "index" / "bare-list.lisp").read_bytes())
+    (row,) = store.listing()
+    assert (row.id, row.message_count) == ("s1", len(store.read(ref).entries))
+    assert index.read_text().startswith("(:session-index")

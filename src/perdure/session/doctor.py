@@ -35,13 +35,12 @@ class Diagnosis(NamedTuple):
 def examine(store: Store, ref: Found) -> Diagnosis:
     """Look at one session, also while somebody writes to it."""
     try:
-        page = store.read(ref)
+        page, remedy = store.read(ref), store.remedy(ref)
     except PerdureError as error:
         remedy = "As long as that is so, nothing can be repaired."
         return Diagnosis(ref, [_sentence(error.message)], [], remedy)
     folded = tree.fold(page.entries)
     findings = [_finding(problem) for problem in page.problems] + [_sentence(each) for each in folded.notices]
-    remedy = store.remedy(ref)
     if findings and not remedy:
         remedy = "There is nothing to repair: it is read this way every time."
     return Diagnosis(ref, findings, page.entries, remedy)

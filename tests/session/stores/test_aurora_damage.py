@@ -14,7 +14,8 @@ from perdure.errors import Held
 from perdure.session.session import Session
 from perdure.session.stores import Problem
 from perdure.testing import user_entry
-from tests.aurora_files import DAMAGED, GOLDEN, ID, METADATA, WHOLE, Seen, chain, put, text_of, turn
+from tests.aurora_files import DAMAGED, GOLDEN, ID, METADATA, WHOLE, chain, put, text_of, turn
+from tests.layouts import Seen
 from tests.pi_files import in_memory
 
 FOUR_TURNS = ["one", "two", "three", "four"]

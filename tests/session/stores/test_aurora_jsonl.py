@@ -24,9 +24,9 @@ from perdure.testing import (
     tool_result_entry,
     user_entry,
 )
-from tests.aurora_files import GOLDEN, ID, METADATA, Seen, chain, put, store_in, text_of, turn
+from tests.aurora_files import GOLDEN, ID, METADATA, chain, put, store_in, text_of, turn
 from tests.generated import json_values, sessions, texts
-from tests.layouts import store_of
+from tests.layouts import Seen, store_of
 
 STAMP = "2026-01-31T09:05:00.123Z"
 

@@ -14,12 +14,11 @@ import pytest
 
 from perdure import SessionManager
 from perdure.errors import PerdureError
-from perdure.session import tree
 from perdure.session.session import Session
-from perdure.session.stores import Found, Page, Problem
-from perdure.session.stores.pi_jsonl import PiStore
+from perdure.session.stores import Page, Problem
 from perdure.testing import user_entry
 from perdure.testing.durable import process
+from tests.layouts import Seen
 from tests.needs import needs
 from tests.pi_files import (
     DAMAGED,
@@ -36,21 +35,6 @@ from tests.pi_files import (
 )
 
 FOUR_TURNS = ["one", "two", "three", "four"]
-
-
-class Seen:
-    """A session as its readers see it."""
-
-    def __init__(self, store: PiStore, ref: Found) -> None:
-        page = store.read(ref)
-        folded = tree.fold(page.entries)
-        self.header = page.header
-        self.entries = folded.entries
-        self.ids = [entry.id for entry in folded.entries]
-        self.path = [entry.text for entry in tree.path(folded.entries, folded.ends.head)]
-        self.lines = [problem.line for problem in page.problems]
-        self.reasons = [problem.reason for problem in page.problems]
-        self.notices = folded.notices
 
 
 def see(tmp_path: Path, name: str) -> Seen:

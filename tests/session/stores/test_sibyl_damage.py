@@ -17,8 +17,9 @@ from perdure.session.session import Session
 from perdure.session.stores.sibyl_document import text_of
 from perdure.session.stores.sibyl_reader import document_of
 from perdure.testing import user_entry
+from tests.layouts import Seen
 from tests.pi_files import in_memory
-from tests.sibyl_files import DAMAGED, GOLDEN, WHOLE, Seen, put
+from tests.sibyl_files import DAMAGED, GOLDEN, WHOLE, put
 
 FOUR_TURNS = ["one", "two", "three", "four"]
 WITHOUT_TWO = ["one", "three", "four"]

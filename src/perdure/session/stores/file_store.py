@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -19,7 +20,7 @@ from perdure.session.stores.lock import Lock, holder
 from perdure.session.trash import Trashed
 
 
-class FileStore:
+class FileStore(ABC):
     name: str
     depth: ClassVar[int] = 0
     """How many folders a session's file may be below the root."""
@@ -132,11 +133,11 @@ class FileStore:
             pass
         raise InvalidId(ref.path, f"that of a session in {self.root}")
 
-    def list(self) -> Iterator[Found]:
-        raise NotImplementedError
+    @abstractmethod
+    def list(self) -> Iterator[Found]: ...
 
-    def read(self, ref: Found, after: Cursor = START) -> Page:
-        raise NotImplementedError
+    @abstractmethod
+    def read(self, ref: Found, after: Cursor = START) -> Page: ...
 
     # --- what a layout says otherwise --------------------------------------------------------------
 
@@ -175,9 +176,11 @@ class FileStore:
 
     def _deleted(self, ref: Found) -> None:
         """Called under the lock, when it is in the trash or removed."""
+        return
 
     def _restored(self, ref: Found) -> None:
         """Called under the lock, when it is back."""
+        return
 
     def _lock_place(self, id: str, relative: str) -> tuple[str, str]:
         root, folder = self._place(relative)

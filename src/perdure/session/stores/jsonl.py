@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from itertools import islice
 from typing import Any, ClassVar, Self
@@ -37,7 +38,7 @@ _UNCOUNTED = -1
 _HEADER_WITHIN = 2**14
 
 
-class LineReader:
+class LineReader(ABC):
     """Lines in, entries and problems out. One for each pass over a file, from its start or from a cursor."""
 
     header_mark: ClassVar[bytes] = b""
@@ -61,9 +62,9 @@ class LineReader:
         self.adopted = False
         """Whether an entry was named by its place, because its record has no id."""
 
+    @abstractmethod
     def record(self, text: bytes, number: int) -> None:
         """Take in one record: as an entry, or as the header. ValueError if it is none."""
-        raise NotImplementedError
 
     def is_record(self, value: Any) -> bool:
         """Whether an object found inside a damaged line is a record of the layout, and no part of one."""
@@ -162,13 +163,13 @@ class LineReader:
 
 
 class JsonlStore(FileStore):
+    @abstractmethod
     def reader(self, ref: Found) -> LineReader:
         """A new one, that has read nothing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def line(self, entry: Entry, reader: LineReader) -> bytes:
         """An entry as a line, without the newline; `reader` has read the file it goes to."""
-        raise NotImplementedError
 
     def first_line(self, ref: Found, header: Header) -> bytes | None:
         """What stands before the first entry; None if nothing does."""

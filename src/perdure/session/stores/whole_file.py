@@ -15,6 +15,7 @@ import errno
 import hashlib
 import os
 import re
+from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, NamedTuple, Self
@@ -65,22 +66,22 @@ class _Saved(NamedTuple):
 
 
 class WholeFileStore(FileStore):
+    @abstractmethod
     def parse(self, ref: Found, data: bytes) -> Document:
         """Whatever is in the file: never raises."""
-        raise NotImplementedError
 
+    @abstractmethod
     def print(self, document: Document, saved: str) -> bytes:
         """The document as a file; `saved` is the time of this save."""
-        raise NotImplementedError
 
+    @abstractmethod
     def place(self, id: str) -> str:
         """Where the session of this id is, as named from the root."""
-        raise NotImplementedError
 
+    @abstractmethod
     def salvage_id(self, header: Header, digest: bytes) -> str:
         """The id of the session that holds what could be saved of another one: always the same for the same
         damaged bytes, so that they are saved once."""
-        raise NotImplementedError
 
     def allowed(self, entries: Sequence[Entry], document: Document) -> list[Entry]:
         """What of the entries may be kept here, behind those of the document."""
