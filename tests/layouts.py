@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from perdure.session import tree
-from perdure.session.stores import LAYOUTS, Durability, Found, Store, open_store
+from perdure.session.layouts import LAYOUTS
+from perdure.session.stores import Durability, Found, Store, open_store
 
 GOLDEN = Path(__file__).parent / "golden"
 ALL = list(LAYOUTS)

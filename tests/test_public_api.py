@@ -32,7 +32,7 @@ def test_importing_perdure_loads_nothing_heavy():
 def test_listing_the_layouts_does_not_load_the_codec():
     """A command that only looks for sessions must not pay for decoding them."""
     script = (
-        "import sys; from perdure.session.stores import LAYOUTS, home_of; home_of('pi');"
+        "import sys; from perdure.session.layouts import LAYOUTS, home_of; home_of('pi');"
         "print([n for n in ('msgspec', 'json', 'asyncio', 'dataclasses', 'pathlib') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

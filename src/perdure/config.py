@@ -17,10 +17,21 @@ def home(variable: str, default: str) -> str:
 
 def nearest(marker: str) -> str:
     """The nearest folder, from the current one upwards, that holds a folder of this name."""
-    here = at = os.getcwd()
+    found = above(marker)
+    if not found:
+        hint = f"no folder above has {marker}/; `cortext init` makes one"
+        raise NotFound("Workspace", os.getcwd(), hint=hint)
+    return found
+
+
+def above(marker: str) -> str:
+    """The same; empty if there is none."""
+    try:
+        at = os.getcwd()
+    except OSError:
+        return ""  # the directory this process was started in is gone
     while not os.path.isdir(os.path.join(at, marker)):
-        above = os.path.dirname(at)
-        if above == at:
-            raise NotFound("Workspace", here, hint=f"no folder above has {marker}/; `cortext init` makes one")
-        at = above
+        at, below = os.path.dirname(at), at
+        if at == below:
+            return ""
     return at

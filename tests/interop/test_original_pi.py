@@ -19,10 +19,10 @@ import pytest
 from perdure import SessionEntry
 from perdure.errors import Conflict
 from perdure.session.entry import Unknown
+from perdure.session.listing import pi_folder
 from perdure.session.manager import SessionManager, SessionSummary
 from perdure.session.session import Session
 from perdure.session.stores import Found
-from perdure.session.stores.pi_format import folder_name
 from perdure.session.stores.pi_jsonl import PiStore
 from perdure.testing import assistant_entry, user_entry
 from tests.interop import our_sessions, their_sessions
@@ -544,7 +544,7 @@ def listed(tmp_path_factory, model) -> Listed:
         script("appendMessage", spoken("assistant", "of its."))
         script("appendSessionInfo", "Its name" if other in where else "")
     of_all, of_flat = script("listAll"), script("listAll", flat)
-    folder = os.path.join(stores[0].root, folder_name(project))
+    folder = os.path.join(stores[0].root, pi_folder(project))
     of_project, of_folder = script("list", project), script("listAll", folder)
     of_project_flat = script("list", project, flat)
     files = {directory: script("create", directory) for directory in DIRECTORIES}
@@ -588,7 +588,7 @@ def test_the_original_finds_the_sessions_of_a_project(listed):
 @pytest.mark.parametrize("directory", DIRECTORIES)
 def test_the_folder_of_a_project_has_the_same_name_in_both(listed, directory):
     """So that each finds the other's sessions of that project."""
-    assert folder_name(directory) == listed.folder_of[directory]
+    assert pi_folder(directory) == listed.folder_of[directory]
 
 
 # --- its command line -----------------------------------------------------------------------------

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from perdure.session import ids, lifecycle, tree
 from perdure.session.convert import convert
 from perdure.session.entry import Custom, Entry, meaning, new
+from perdure.session.layouts import LAYOUTS
 from perdure.session.record import canonical, loads
-from perdure.session.stores import LAYOUTS, Found, Header, Store
+from perdure.session.stores import Found, Header, Store
 from perdure.testing import assistant_entry, tool_call_entry, tool_result_entry, user_entry
 from perdure.testing.corpus import HOSTILE_TEXT, HOSTILE_VALUES, KINDS, message_record, record
 from perdure.testing.writing import child, turns

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from perdure.errors import UsageError
 from perdure.session.entry import Custom, Entry
+from perdure.session.layouts import LAYOUTS
 from perdure.session.session import Session
 from perdure.session.stores import Header
 
@@ -82,11 +83,11 @@ AURORA = Lifecycle(
         "completed": (ACTIVE,),
         "interrupted": (ACTIVE, "completed"),
     },
-    when_dead="interrupted",
+    when_dead=LAYOUTS["aurora"].when_dead,
 )
 CORTEXT = Lifecycle(
     {ACTIVE: ("paused", "completed"), "paused": (ACTIVE, "completed"), "completed": ()},
-    when_dead="paused",
+    when_dead=LAYOUTS["cortext"].when_dead,
     reopened=("completed",),
 )
 

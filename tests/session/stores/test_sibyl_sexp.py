@@ -24,9 +24,10 @@ from perdure.session.entry import (
     meaning,
     new,
 )
+from perdure.session.layouts import LAYOUTS
 from perdure.session.session import Session
 from perdure.session.sexp import Keyword
-from perdure.session.stores import LAYOUTS, Header, sibyl_rules
+from perdure.session.stores import Header, sibyl_rules
 from perdure.session.stores.sibyl_format import message_form, properties
 from perdure.session.stores.sibyl_sexp import SibylStore
 from perdure.testing import DurableStoreContract, assistant_entry, user_entry

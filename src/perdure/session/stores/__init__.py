@@ -18,8 +18,8 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from perdure import config, registry
-from perdure.errors import UsageError
+from perdure import registry
+from perdure.session.layouts import home_of, layout_of
 
 if TYPE_CHECKING:
     from perdure.session.entry import Entry
@@ -157,40 +157,8 @@ class Store(Protocol):
         """The process that holds the session's writer now; None if nobody does."""
 
 
-class Layout(NamedTuple):
-    home_variable: str
-    default_home: str
-    store: str
-    drops: frozenset[str] = frozenset()
-    """Kinds of content the layout's own rules forbid it to keep."""
-    marker: str = ""
-    """Instead of one home for each user: the nearest folder above that holds this."""
-
-
-LAYOUTS = {
-    "pi": Layout("PI_CODING_AGENT_DIR", "~/.pi/agent", "perdure.session.stores.pi_jsonl:PiStore"),
-    "aurora": Layout("AURORA_HOME", "~/.aurora", "perdure.session.stores.aurora_jsonl:AuroraStore"),
-    "soleur": Layout("SOLEUR_HOME", "~/.soleur", "perdure.session.stores.soleur_json:SoleurStore"),
-    "sibyl": Layout(
-        "SIBYL_HOME",
-        "~/.sibyl",
-        "perdure.session.stores.sibyl_sexp:SibylStore",
-        frozenset({"system", "thinking", "usage", "model", "thinking level", "tools"}),
-    ),
-    "cortext": Layout("", "", "perdure.session.stores.cortext_folder:CortextStore", marker=".workspace"),
-}
-
-
-def home_of(layout: str) -> str:
-    known = LAYOUTS[layout]
-    if known.marker:
-        return config.nearest(known.marker)
-    return config.home(known.home_variable, known.default_home)
-
-
 def open_store(layout: str, home: str | None = None, **options: Any) -> Store:
-    if layout not in LAYOUTS:
-        raise UsageError(f"Unknown layout {layout!r}", f"it is one of {', '.join(LAYOUTS)}")
+    known = layout_of(layout)
     home = os.path.abspath(os.path.expanduser(home)) if home else home_of(layout)
-    store: Store = registry.load(LAYOUTS[layout].store)(home, **options)
+    store: Store = registry.load(known.store)(home, **options)
     return store

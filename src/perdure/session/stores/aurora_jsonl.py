@@ -17,12 +17,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import msgspec
 
-from perdure.errors import NotSaved, Unreadable
+from perdure.errors import NotSaved
 from perdure.session import ids
 from perdure.session.entry import Entry, decode, placed
 from perdure.session.record import REFUSED, dumps, loads, members
@@ -45,17 +45,6 @@ class AuroraStore(JsonlStore):
 
     def new_id(self, header: Header) -> str:
         return ids.aurora_id()
-
-    def list(self) -> Iterator[Found]:
-        try:
-            items = list(os.scandir(self.root))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise Unreadable(self.root, error) from error
-        for item in items:
-            if item.name.endswith(_SUFFIX):
-                yield found(item.name.removesuffix(_SUFFIX), item.path)
 
     def create(self, header: Header, entries: Iterable[Entry] = ()) -> Found:
         """With its metadata on disk: a session is one before anything is said in it."""

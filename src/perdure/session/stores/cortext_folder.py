@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
@@ -21,7 +20,6 @@ from perdure.errors import Conflict, Held, InvalidId, NotSaved, PerdureError, Un
 from perdure.session import ids
 from perdure.session.entry import Entry
 from perdure.session.git_exclude import keep_out
-from perdure.session.record import loads
 from perdure.session.stores import Durability, Found, Header, files, folders
 from perdure.session.stores import cortext_state as layout
 from perdure.session.stores.cortext_conversation import ConversationStore, contents
@@ -48,60 +46,6 @@ class CortextStore(ConversationStore):
     def __init__(self, home: str, *, cwd: str | None = None, durability: Durability = "power") -> None:
         """`home` is the workspace, and that is also what its conversations are about, whatever `cwd` is."""
         super().__init__(os.path.abspath(home), durability)
-
-    # --- which there are --------------------------------------------------------------------------
-
-    def list(self) -> Iterator[Found]:
-        """In `conversations/`, and in the folders that types of conversations have for themselves."""
-        seen = set()
-        for folder in (*self._type_folders(), CONVERSATIONS):
-            for ref in self._below(folder, ""):
-                if ref.path not in seen:
-                    seen.add(ref.path)
-                    yield ref
-
-    def _below(self, folder: str, day: str) -> Iterator[Found]:
-        """What cannot be looked into is listed all the same: reading it says why."""
-        path = os.path.join(self.root, folder)
-        try:
-            status = files.status(self.root, folder)
-            if status is None:
-                return
-            if stat.S_ISLNK(status.st_mode):
-                raise OSError
-            items = sorted(os.scandir(path), key=lambda item: item.name)
-        except OSError:
-            yield Found(os.path.basename(folder), path)
-            return
-        for item in items:
-            if item.name.startswith(".") or not item.is_dir():
-                continue
-            id = f"{day}/{item.name}" if day else item.name
-            if os.path.lexists(os.path.join(item.path, ".session")):
-                yield Found(id, item.path) if item.is_symlink() else found(id, os.path.join(item.path, LOG))
-            elif not day:
-                yield from self._below(os.path.join(folder, item.name), item.name)
-
-    def _type_folders(self) -> Sequence[str]:
-        """Of a registry that cannot be read, none: what is in `conversations/` is there without it."""
-        try:
-            types = loads(contents(self.root, _REGISTRY)[0]).get("conversation_types")
-        except (PerdureError, ValueError):
-            return ()
-        kinds = types.values() if isinstance(types, dict) else ()
-        named = [each.get("folder") for each in kinds if isinstance(each, dict)]
-        return tuple(dict.fromkeys(filter(None, map(self._inside, named))))
-
-    def _inside(self, name: object) -> str:
-        """A folder of the registry, if it is below the workspace and no link leads there."""
-        parts = [part for part in name.split("/") if part not in ("", ".")] if isinstance(name, str) else []
-        if not 0 < len(parts) < _DEEPEST or str(name).startswith("/") or any(p[0] == "." for p in parts):
-            return ""
-        try:
-            status = files.status(self.root, os.path.join(*parts))
-        except (OSError, ValueError):
-            return ""
-        return os.path.join(*parts) if status and stat.S_ISDIR(status.st_mode) else ""
 
     # --- new ones ---------------------------------------------------------------------------------
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from perdure import registry
 from perdure.errors import Held, InvalidId, NotFound, NotSaved, Unreadable, UsageError
-from perdure.session import ids, trash
+from perdure.session import ids, listing, trash
 from perdure.session.entry import Entry
+from perdure.session.layouts import LAYOUTS
 from perdure.session.stores import START, Cursor, Durability, Found, Page, files
 from perdure.session.stores.lock import Lock, holder
 from perdure.session.trash import Trashed
@@ -133,8 +135,10 @@ class FileStore(ABC):
             pass
         raise InvalidId(ref.path, f"that of a session in {self.root}")
 
-    @abstractmethod
-    def list(self) -> Iterator[Found]: ...
+    def list(self) -> Iterator[Found]:
+        places: Callable[[str], Iterator[listing.Place]] = registry.load(LAYOUTS[self.name].listing)
+        for name, path, status, _ in places(self.root):
+            yield _found(listing.id_of(self.name, name), path, status)
 
     @abstractmethod
     def read(self, ref: Found, after: Cursor = START) -> Page: ...
@@ -194,7 +198,12 @@ def counted(entries: Sequence[Entry]) -> str:
 def found(id: str, path: str) -> Found:
     """A session's file as it is now."""
     try:
-        status = os.stat(path, follow_symlinks=False)
+        return _found(id, path, os.stat(path, follow_symlinks=False))
     except OSError:
         return Found(id, path)  # gone again already, or nothing to look at
+
+
+def _found(id: str, path: str, status: os.stat_result | None) -> Found:
+    if status is None:
+        return Found(id, path)
     return Found(id, path, status.st_ino, status.st_size, status.st_mtime_ns)

@@ -8,7 +8,6 @@ Lines without one are other programs', and fine. In files of others a `crc` mean
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from zlib import crc32
 
 from perdure.errors import NotSaved
 from perdure.session.entry import Entry, decode, placed
+from perdure.session.listing import pi_id
 from perdure.session.record import dumps, loads
 from perdure.session.stores import NO_FACTS, Header
 from perdure.session.stores.jsonl import LineReader
@@ -23,9 +23,6 @@ from perdure.session.stores.jsonl import LineReader
 VERSION = 3
 _WRITER = "perdure"
 _TRAILER = len(b',"crc":"00000000"}')
-_LONGEST_FOLDER = 240
-_NO_NAME = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")  # what a file system cannot write
-_NAME = re.compile(r"(\d{4}-\d\d-\d\dT)(\d\d)-(\d\d)-(\d\d)-(\d{3}Z)_(.+)")
 
 
 # --- names --------------------------------------------------------------------------------------
@@ -35,22 +32,9 @@ def file_name(header: Header) -> str:
     return f"{re.sub('[^0-9TZ]', '-', header.timestamp)}_{header.id}.jsonl"
 
 
-def folder_name(cwd: str) -> str:
-    """The folder of one project's sessions: `--home-me-code--`."""
-    name = re.sub(r"[/\\:]", "-", re.sub(r"^[/\\]", "", cwd))
-    name = _NO_NAME.sub("-", name)
-    if len(encoded := os.fsencode(name)) > _LONGEST_FOLDER:  # than a file system's names can be
-        name = os.fsdecode(encoded[: _LONGEST_FOLDER - 9]) + f"-{crc32(encoded):08x}"
-    return f"--{name}--"
-
-
 def header_from_name(name: str) -> Header:
-    """A session's id and time as its file name tells them: all there is before the first entry."""
-    stem = name.removesuffix(".jsonl")
-    if match := _NAME.fullmatch(stem):
-        day, hours, minutes, seconds, rest, id = match.groups()
-        return Header(id, f"{day}{hours}:{minutes}:{seconds}.{rest}")
-    return Header(stem, "")
+    """All that is known of a session before its first entry."""
+    return Header(*pi_id(name))
 
 
 # --- lines --------------------------------------------------------------------------------------

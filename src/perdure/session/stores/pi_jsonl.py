@@ -10,11 +10,12 @@ append, and then the original stays beside it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-from perdure.errors import NotSaved, Unreadable
+from perdure.errors import NotSaved
 from perdure.session import ids
 from perdure.session.entry import Entry
+from perdure.session.listing import pi_folder
 from perdure.session.record import dumps, loads
 from perdure.session.stores import START, Cursor, Durability, Found, Header, files, pi_format
 from perdure.session.stores.file_store import found
@@ -43,30 +44,10 @@ class PiStore(JsonlStore):
     def new_id(self, header: Header) -> str:
         return ids.new_id()
 
-    def list(self) -> Iterator[Found]:
-        try:
-            found = list(os.scandir(self.root))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise Unreadable(self.root, error) from error
-        for item in found:
-            if item.name.endswith(".jsonl"):
-                yield _found(item)
-            elif item.is_dir(follow_symlinks=False):
-                try:
-                    below = list(os.scandir(item.path))
-                except OSError:
-                    yield Found(item.name, item.path)  # reading it will say why
-                    continue
-                yield from (_found(each) for each in below if each.name.endswith(".jsonl"))
-            elif item.is_symlink() and item.is_dir():
-                yield Found(item.name, item.path)
-
     def create(self, header: Header, entries: Iterable[Entry] = ()) -> Found:
         ids.check(header.id)
         header = header._replace(cwd=header.cwd or self.cwd)
-        folder = pi_format.folder_name(header.cwd) if self._by_project else ""
+        folder = pi_folder(header.cwd) if self._by_project else ""
         relative = os.path.join(folder, pi_format.file_name(header))
         ref = Found(header.id, os.path.join(self.root, relative))
         entries = list(entries)
@@ -133,13 +114,3 @@ class PiWriter(JsonlWriter):
         files.replace(store.root, relative, text)
         self._log.replaced()
         self._catch_up()
-
-
-def _found(item: os.DirEntry[str]) -> Found:
-    try:
-        status = item.stat(follow_symlinks=False)
-    except OSError:
-        return Found(pi_format.header_from_name(item.name).id, item.path)
-    return Found(
-        pi_format.header_from_name(item.name).id, item.path, status.st_ino, status.st_size, status.st_mtime_ns
-    )

@@ -12,11 +12,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from perdure.errors import InvalidId, PerdureError, Unreadable
+from perdure.errors import InvalidId, PerdureError
 from perdure.session import ids
 from perdure.session.entry import Entry
 from perdure.session.stores import Durability, Found, Header, sibyl_rules
@@ -50,22 +50,6 @@ class SibylStore(WholeFileStore):
         while os.path.lexists(os.path.join(self.root, id := ids.sibyl_id())):
             pass
         return id
-
-    def list(self) -> Iterator[Found]:
-        try:
-            items = list(os.scandir(self.root))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise Unreadable(self.root, error) from error
-        for item in items:
-            if item.is_symlink():
-                if item.is_dir():
-                    yield Found(item.name, item.path)  # reading it will say why not
-            elif item.is_dir():
-                path = os.path.join(item.path, _FILE)
-                if os.path.lexists(path) or not os.access(item.path, os.X_OK):
-                    yield found(item.name, path)
 
     def listing(self) -> Sequence[Row]:
         """What there is, the last saved first. A session is read only if the index does not know it as it is

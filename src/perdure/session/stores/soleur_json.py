@@ -21,11 +21,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.errors import Unreadable
 from perdure.session import ids
 from perdure.session.record import REFUSED, dumps, members
 from perdure.session.stores import Durability, Found, Header, Problem, files
-from perdure.session.stores.file_store import found
 from perdure.session.stores.json_text import Damage, Piece, laid_out, walked
 from perdure.session.stores.plain import moment
 from perdure.session.stores.soleur_format import (
@@ -76,17 +74,6 @@ class SoleurStore(WholeFileStore):
 
     def place(self, id: str) -> str:
         return id + _EXTENSION
-
-    def list(self) -> Iterator[Found]:
-        try:
-            names = os.listdir(self.root)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise Unreadable(self.root, error) from error
-        for name in names:
-            if name.endswith(_EXTENSION) and name != _EXTENSION:
-                yield found(name.removesuffix(_EXTENSION), os.path.join(self.root, name))
 
     def _beside(self, relative: str) -> Sequence[str]:
         start = f"{relative}."

@@ -1,0 +1,143 @@
+"""Which layouts there are, where each keeps its sessions, and every such place on this machine.
+
+Pure data and names: a command that only lists is here and in `listing`, and never in a store.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import namedtuple
+
+from perdure import config
+from perdure.errors import UsageError
+
+TYPE_CHECKING = False  # typing's own constant would cost its import
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Layout(
+    namedtuple(
+        "Layout",
+        "home_variable default_home sessions store listing drops marker when_dead named",
+        defaults=(frozenset(), "", "", False),
+    )
+):
+    __slots__ = ()
+
+    home_variable: str
+    default_home: str
+    sessions: str
+    """The folder of its sessions, named from its home."""
+    store: str
+    listing: str
+    """What finds them there, from names alone; see `listing`."""
+    drops: frozenset[str]
+    """Kinds of content the layout's own rules forbid it to keep."""
+    marker: str
+    """Instead of one home for each user: the nearest folder above that holds this."""
+    when_dead: str
+    """Where sessions record a status: what an active one is whose process is gone."""
+    named: bool
+    """Whether its document has a name for a session."""
+
+
+class Home(namedtuple("Home", "program path")):
+    """A folder in which one program keeps its sessions, locks and trash."""
+
+    __slots__ = ()
+
+    program: str
+    path: str
+
+    @property
+    def sessions(self) -> str:
+        return os.path.join(self.path, LAYOUTS[self.program].sessions)
+
+
+LAYOUTS = {
+    "pi": Layout(
+        "PI_CODING_AGENT_DIR",
+        "~/.pi/agent",
+        "sessions",
+        "perdure.session.stores.pi_jsonl:PiStore",
+        "perdure.session.listing:pi",
+        named=True,
+    ),
+    "aurora": Layout(
+        "AURORA_HOME",
+        "~/.aurora",
+        os.path.join("spawn", "sessions"),
+        "perdure.session.stores.aurora_jsonl:AuroraStore",
+        "perdure.session.listing:aurora",
+        when_dead="interrupted",
+    ),
+    "soleur": Layout(
+        "SOLEUR_HOME",
+        "~/.soleur",
+        "sessions",
+        "perdure.session.stores.soleur_json:SoleurStore",
+        "perdure.session.listing:soleur",
+    ),
+    "sibyl": Layout(
+        "SIBYL_HOME",
+        "~/.sibyl",
+        "sessions",
+        "perdure.session.stores.sibyl_sexp:SibylStore",
+        "perdure.session.listing:sibyl",
+        frozenset({"system", "thinking", "usage", "model", "thinking level", "tools"}),
+    ),
+    "cortext": Layout(
+        "",
+        "",
+        "",
+        "perdure.session.stores.cortext_folder:CortextStore",
+        "perdure.session.listing:cortext",
+        marker=".workspace",
+        when_dead="paused",
+        named=True,
+    ),
+}
+_WORKSPACES = "~/.cortext/workspaces"
+
+
+def layout_of(name: str) -> Layout:
+    if name not in LAYOUTS:
+        raise UsageError(f"Unknown layout {name!r}", f"it is one of {', '.join(LAYOUTS)}")
+    return LAYOUTS[name]
+
+
+def home_of(name: str) -> str:
+    layout = layout_of(name)
+    if layout.marker:
+        return config.nearest(layout.marker)
+    return config.home(layout.home_variable, layout.default_home)
+
+
+def homes() -> list[Home]:
+    """Every home on this machine in which there may be sessions. A workspace is known by the list that
+    cortext keeps, one path a line, or by being around us."""
+    found: dict[Home, None] = {}
+    for name, layout in LAYOUTS.items():
+        for path in _workspaces(layout.marker) if layout.marker else [home_of(name)]:
+            found[Home(name, path)] = None
+    return list(found)
+
+
+def _workspaces(marker: str) -> Iterator[str]:
+    if around := config.above(marker):
+        yield around
+    try:
+        with open(os.path.expanduser(_WORKSPACES), encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().split("\n")
+    except OSError:
+        return  # none was ever made, or the list cannot be read: the one around us is there without it
+    for line in lines:
+        path = os.path.abspath(os.path.expanduser(line.strip())) if line.strip() else ""
+        try:
+            if path and os.stat(os.path.join(path, marker)):
+                yield path
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            continue  # it was a workspace once
+        except OSError:
+            yield path  # it is one that cannot be looked at, and whoever lists it will say so

@@ -1,0 +1,235 @@
+"""Which sessions there are, from the names of files alone.
+
+One function a layout. Each yields what stands below the folder of its sessions, as
+
+    (name, path, status, more)
+
+`name` is the session's id, or for pi the file name that holds it (`pi_id`); `path` the file, or a folder that
+cannot be looked into, in which case `status` is None and reading it will say why; `more` is one number for
+all other files the session is read from. A folder of sessions that is not there holds none; one that cannot
+be read raises `Unreadable`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from perdure.errors import Unreadable
+from perdure.session.layouts import LAYOUTS, Home
+
+TYPE_CHECKING = False  # typing's own constant would cost its import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    Status = os.stat_result | None
+    Place = tuple[str, str, Status, int]
+
+_LONGEST_FOLDER = 240
+_NO_NAME = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")  # what a file system cannot write
+_NAME = re.compile(r"(\d{4}-\d\d-\d\dT)(\d\d)-(\d\d)-(\d\d)-(\d{3}Z)_(.+)")
+
+
+def places(home: Home, cwd: str = "") -> Iterator[Place]:
+    """Those of a home; with `cwd`, where folders tell projects apart, only those of that project."""
+    if cwd and home.program == "pi":
+        return _pi_folder(os.path.join(home.sessions, pi_folder(cwd)))
+    from perdure import registry
+
+    function: Callable[[str], Iterator[Place]] = registry.load(LAYOUTS[home.program].listing)
+    return function(home.sessions)
+
+
+def id_of(program: str, name: str) -> str:
+    return pi_id(name)[0] if program == "pi" else name
+
+
+# --- pi: a folder a project, a file a session ------------------------------------------------------
+
+
+def pi(root: str) -> Iterator[Place]:
+    for item in _items(root):
+        if item.name.endswith(".jsonl"):
+            yield item.name, item.path, _status(item), 0
+        elif item.is_dir(follow_symlinks=False):
+            yield from _pi_folder(item.path)
+        elif item.is_symlink() and item.is_dir():
+            yield item.name, item.path, None, 0
+
+
+def _pi_folder(folder: str) -> Iterator[Place]:
+    try:
+        below = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    except OSError:
+        yield os.path.basename(folder), folder, None, 0
+        return
+    for item in below:
+        name = item.name
+        if name[-6:] == ".jsonl":
+            yield name, item.path, _status(item), 0
+
+
+def pi_folder(cwd: str) -> str:
+    """The folder of one project's sessions: `--home-me-code--`."""
+    name = re.sub(r"[/\\:]", "-", re.sub(r"^[/\\]", "", cwd))
+    name = _NO_NAME.sub("-", name)
+    if len(encoded := os.fsencode(name)) > _LONGEST_FOLDER:  # than a file system's names can be
+        from zlib import crc32
+
+        name = os.fsdecode(encoded[: _LONGEST_FOLDER - 9]) + f"-{crc32(encoded):08x}"
+    return f"--{name}--"
+
+
+def pi_id(name: str) -> tuple[str, str]:
+    """A session's id and time as its file name tells them: all there is before the first entry."""
+    stem = name.removesuffix(".jsonl")
+    if match := _NAME.fullmatch(stem):
+        day, hours, minutes, seconds, rest, id = match.groups()
+        return id, f"{day}{hours}:{minutes}:{seconds}.{rest}"
+    return stem, ""
+
+
+# --- aurora, soleur: a file a session ---------------------------------------------------------------
+
+
+def aurora(root: str) -> Iterator[Place]:
+    return _flat(root, ".jsonl")
+
+
+def soleur(root: str) -> Iterator[Place]:
+    return _flat(root, ".json")
+
+
+def _flat(root: str, suffix: str) -> Iterator[Place]:
+    for item in _items(root):
+        if item.name.endswith(suffix) and item.name != suffix:
+            yield item.name.removesuffix(suffix), item.path, _status(item), 0
+
+
+# --- sibyl: a folder a session ----------------------------------------------------------------------
+
+
+def sibyl(root: str) -> Iterator[Place]:
+    for item in _items(root):
+        if item.is_symlink():
+            if item.is_dir():
+                yield item.name, item.path, None, 0  # reading it will say why not
+        elif item.is_dir():
+            path = os.path.join(item.path, "session.lisp")
+            try:
+                yield item.name, path, os.stat(path, follow_symlinks=False), 0
+            except FileNotFoundError:
+                continue
+            except OSError:
+                yield item.name, path, None, 0
+
+
+# --- cortext: a folder a conversation, a folder a day -------------------------------------------------
+
+_DEEPEST = 8  # folders above a conversation's own
+_LONGEST_REGISTRY = 2**24
+
+
+def cortext(root: str) -> Iterator[Place]:
+    """In `conversations/`, and in the folders that types of conversations have for themselves."""
+    seen = set()
+    for folder in (*_type_folders(root), "conversations"):
+        for place in _conversations(os.path.join(root, folder), ""):
+            if place[1] not in seen:
+                seen.add(place[1])
+                yield place
+
+
+def _conversations(folder: str, day: str) -> Iterator[Place]:
+    """What cannot be looked into is listed all the same: reading it says why."""
+    try:
+        if os.path.islink(folder):
+            raise OSError
+        items = sorted(os.scandir(folder), key=lambda item: item.name)
+    except FileNotFoundError:
+        return
+    except OSError:
+        yield os.path.basename(folder), folder, None, 0
+        return
+    for item in items:
+        if item.name.startswith(".") or not item.is_dir():
+            continue
+        id = f"{day}/{item.name}" if day else item.name
+        own = os.path.join(item.path, ".session")
+        if not os.path.lexists(own):
+            if not day:
+                yield from _conversations(item.path, item.name)
+        elif item.is_symlink():
+            yield id, item.path, None, 0
+        else:
+            log = os.path.join(own, "messages.jsonl")
+            yield id, log, _stat(log), stamp(_stat(os.path.join(own, "session.json")))
+
+
+def _type_folders(root: str) -> Iterable[str]:
+    """Of a registry that cannot be read, none: what is in `conversations/` is there without it."""
+    path = os.path.join(root, ".workspace", "registry.json")
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
+            text = file.read(_LONGEST_REGISTRY)
+    except OSError:
+        return ()
+    import json
+
+    try:
+        kinds = json.loads(text).get("conversation_types").values()
+        named = [each.get("folder") for each in kinds if isinstance(each, dict)]
+    except (ValueError, AttributeError, RecursionError):
+        return ()
+    return dict.fromkeys(folder for each in named if (folder := _inside(root, each)))
+
+
+def _inside(root: str, name: object) -> str:
+    """A folder of the registry, if it is below the workspace and no link leads there."""
+    parts = [part for part in name.split("/") if part not in ("", ".")] if isinstance(name, str) else []
+    if not 0 < len(parts) < _DEEPEST or str(name).startswith("/") or any(part[0] == "." for part in parts):
+        return ""
+    at = root
+    for part in parts:
+        at = os.path.join(at, part)
+        try:
+            if os.path.islink(at) or not os.path.isdir(at):
+                return ""
+        except ValueError:
+            return ""
+    return os.path.join(*parts)
+
+
+# --- what is there ------------------------------------------------------------------------------------
+
+
+def stamp(status: Status, more: int = 0) -> int:
+    """One number for which file it is, its size and both its times; 0 for one that cannot be looked at."""
+    if status is None:
+        return 0
+    return hash((status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, more)) or 1
+
+
+def _items(root: str) -> list[os.DirEntry[str]]:
+    try:
+        return list(os.scandir(root))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise Unreadable(root, error) from error
+
+
+def _status(item: os.DirEntry[str]) -> Status:
+    try:
+        return item.stat(follow_symlinks=False)
+    except OSError:
+        return None  # gone again already, or nothing to look at
+
+
+def _stat(path: str) -> Status:
+    try:
+        return os.stat(path, follow_symlinks=False)
+    except OSError:
+        return None
