@@ -15,6 +15,18 @@ def home(variable: str, default: str) -> str:
     return os.path.abspath(os.path.expanduser(os.environ.get(variable) or default))
 
 
+def setting(name: str) -> str:
+    """What the environment says of `name`; empty if nothing."""
+    return os.environ.get(name, "")
+
+
+def cache(name: str) -> str:
+    """A file that may be deleted at any moment, and is then made again."""
+    root = os.environ.get("XDG_CACHE_HOME") or ""
+    root = root if os.path.isabs(root) else os.path.expanduser("~/.cache")
+    return os.path.join(root, "perdure", name)
+
+
 def nearest(marker: str) -> str:
     """The nearest folder, from the current one upwards, that holds a folder of this name."""
     found = above(marker)

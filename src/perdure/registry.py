@@ -1,16 +1,19 @@
 """Names to things: what is registered is `"module:attr"`, imported when it is first wanted.
 
-Built-in stores come in by this door, as an extension's would.
+Built-in stores, listings and commands come in by this door, as an extension's would.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+
+TYPE_CHECKING = False  # typing's own constant would cost its import
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def load(spec: str) -> Any:
     """The object that `module:attr` names."""
-    import importlib
-
     module, _, attribute = spec.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    __import__(module)  # importlib would be an import of its own
+    return getattr(sys.modules[module], attribute)

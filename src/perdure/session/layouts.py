@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Layout(
     namedtuple(
         "Layout",
-        "home_variable default_home sessions store listing drops marker when_dead named",
-        defaults=(frozenset(), "", "", False),
+        "home_variable default_home sessions store listing project id_of drops marker when_dead named",
+        defaults=("", frozenset(), "", "", False),
     )
 ):
     __slots__ = ()
@@ -32,6 +32,11 @@ class Layout(
     store: str
     listing: str
     """What finds them there, from names alone; see `listing`."""
+    project: str
+    """By what a session belongs to a project: its `folder`, its `cwd`, a `name` that is the directory's, the
+    `home` it is in; empty where it belongs to none."""
+    id_of: str
+    """What finds the id in a name, where that is not the name itself."""
     drops: frozenset[str]
     """Kinds of content the layout's own rules forbid it to keep."""
     marker: str
@@ -62,6 +67,8 @@ LAYOUTS = {
         "sessions",
         "perdure.session.stores.pi_jsonl:PiStore",
         "perdure.session.listing:pi",
+        "folder",
+        "perdure.session.listing:pi_id",
         named=True,
     ),
     "aurora": Layout(
@@ -70,6 +77,7 @@ LAYOUTS = {
         os.path.join("spawn", "sessions"),
         "perdure.session.stores.aurora_jsonl:AuroraStore",
         "perdure.session.listing:aurora",
+        "cwd",
         when_dead="interrupted",
     ),
     "soleur": Layout(
@@ -78,6 +86,7 @@ LAYOUTS = {
         "sessions",
         "perdure.session.stores.soleur_json:SoleurStore",
         "perdure.session.listing:soleur",
+        "name",
     ),
     "sibyl": Layout(
         "SIBYL_HOME",
@@ -85,7 +94,8 @@ LAYOUTS = {
         "sessions",
         "perdure.session.stores.sibyl_sexp:SibylStore",
         "perdure.session.listing:sibyl",
-        frozenset({"system", "thinking", "usage", "model", "thinking level", "tools"}),
+        "",
+        drops=frozenset({"system", "thinking", "usage", "model", "thinking level", "tools"}),
     ),
     "cortext": Layout(
         "",
@@ -93,6 +103,7 @@ LAYOUTS = {
         "",
         "perdure.session.stores.cortext_folder:CortextStore",
         "perdure.session.listing:cortext",
+        "home",
         marker=".workspace",
         when_dead="paused",
         named=True,

@@ -2,12 +2,12 @@
 
 One function a layout. Each yields what stands below the folder of its sessions, as
 
-    (name, path, status, more)
+    (name, path, status, other)
 
 `name` is the session's id, or for pi the file name that holds it (`pi_id`); `path` the file, or a folder that
-cannot be looked into, in which case `status` is None and reading it will say why; `more` is one number for
-all other files the session is read from. A folder of sessions that is not there holds none; one that cannot
-be read raises `Unreadable`.
+cannot be looked into, in which case `status` is None and reading it will say why; `other` is the status of a
+second file that the session is read from, if it has one. A folder of sessions that is not there holds none;
+one that cannot be read raises `Unreadable`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import re
 
+from perdure import registry
 from perdure.errors import Unreadable
 from perdure.session.layouts import LAYOUTS, Home
 
@@ -23,25 +24,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     Status = os.stat_result | None
-    Place = tuple[str, str, Status, int]
+    Place = tuple[str, str, Status, Status]
 
 _LONGEST_FOLDER = 240
 _NO_NAME = re.compile("[\0\ud800-\udc7f\udd00-\udfff]")  # what a file system cannot write
 _NAME = re.compile(r"(\d{4}-\d\d-\d\dT)(\d\d)-(\d\d)-(\d\d)-(\d{3}Z)_(.+)")
 
 
-def places(home: Home, cwd: str = "") -> Iterator[Place]:
-    """Those of a home; with `cwd`, where folders tell projects apart, only those of that project."""
-    if cwd and home.program == "pi":
-        return _pi_folder(os.path.join(home.sessions, pi_folder(cwd)))
-    from perdure import registry
-
-    function: Callable[[str], Iterator[Place]] = registry.load(LAYOUTS[home.program].listing)
-    return function(home.sessions)
+def places(home: Home, folder: str = "") -> Iterator[Place]:
+    """Those of a home; with `folder`, where each project has one, only those in that."""
+    if folder:
+        return _pi_folder(folder)
+    listed: Callable[[str], Iterator[Place]] = registry.load(LAYOUTS[home.program].listing)
+    return listed(home.sessions)
 
 
-def id_of(program: str, name: str) -> str:
-    return pi_id(name)[0] if program == "pi" else name
+def namer(program: str) -> Callable[[str], str]:
+    """What makes an id of a listed name."""
+    spec = LAYOUTS[program].id_of
+    return registry.load(spec) if spec else str
 
 
 # --- pi: a folder a project, a file a session ------------------------------------------------------
@@ -50,11 +51,11 @@ def id_of(program: str, name: str) -> str:
 def pi(root: str) -> Iterator[Place]:
     for item in _items(root):
         if item.name.endswith(".jsonl"):
-            yield item.name, item.path, _status(item), 0
+            yield item.name, item.path, _status(item), None
         elif item.is_dir(follow_symlinks=False):
             yield from _pi_folder(item.path)
         elif item.is_symlink() and item.is_dir():
-            yield item.name, item.path, None, 0
+            yield item.name, item.path, None, None
 
 
 def _pi_folder(folder: str) -> Iterator[Place]:
@@ -63,12 +64,12 @@ def _pi_folder(folder: str) -> Iterator[Place]:
     except FileNotFoundError:
         return
     except OSError:
-        yield os.path.basename(folder), folder, None, 0
+        yield os.path.basename(folder), folder, None, None
         return
     for item in below:
         name = item.name
         if name[-6:] == ".jsonl":
-            yield name, item.path, _status(item), 0
+            yield name, item.path, _status(item), None
 
 
 def pi_folder(cwd: str) -> str:
@@ -82,7 +83,11 @@ def pi_folder(cwd: str) -> str:
     return f"--{name}--"
 
 
-def pi_id(name: str) -> tuple[str, str]:
+def pi_id(name: str) -> str:
+    return pi_name(name)[0]
+
+
+def pi_name(name: str) -> tuple[str, str]:
     """A session's id and time as its file name tells them: all there is before the first entry."""
     stem = name.removesuffix(".jsonl")
     if match := _NAME.fullmatch(stem):
@@ -105,7 +110,7 @@ def soleur(root: str) -> Iterator[Place]:
 def _flat(root: str, suffix: str) -> Iterator[Place]:
     for item in _items(root):
         if item.name.endswith(suffix) and item.name != suffix:
-            yield item.name.removesuffix(suffix), item.path, _status(item), 0
+            yield item.name.removesuffix(suffix), item.path, _status(item), None
 
 
 # --- sibyl: a folder a session ----------------------------------------------------------------------
@@ -115,15 +120,15 @@ def sibyl(root: str) -> Iterator[Place]:
     for item in _items(root):
         if item.is_symlink():
             if item.is_dir():
-                yield item.name, item.path, None, 0  # reading it will say why not
+                yield item.name, item.path, None, None  # reading it will say why not
         elif item.is_dir():
             path = os.path.join(item.path, "session.lisp")
             try:
-                yield item.name, path, os.stat(path, follow_symlinks=False), 0
+                yield item.name, path, os.stat(path, follow_symlinks=False), None
             except FileNotFoundError:
                 continue
             except OSError:
-                yield item.name, path, None, 0
+                yield item.name, path, None, None
 
 
 # --- cortext: a folder a conversation, a folder a day -------------------------------------------------
@@ -151,7 +156,7 @@ def _conversations(folder: str, day: str) -> Iterator[Place]:
     except FileNotFoundError:
         return
     except OSError:
-        yield os.path.basename(folder), folder, None, 0
+        yield os.path.basename(folder), folder, None, None
         return
     for item in items:
         if item.name.startswith(".") or not item.is_dir():
@@ -162,10 +167,10 @@ def _conversations(folder: str, day: str) -> Iterator[Place]:
             if not day:
                 yield from _conversations(item.path, item.name)
         elif item.is_symlink():
-            yield id, item.path, None, 0
+            yield id, item.path, None, None
         else:
             log = os.path.join(own, "messages.jsonl")
-            yield id, log, _stat(log), stamp(_stat(os.path.join(own, "session.json")))
+            yield id, log, _stat(log), _stat(os.path.join(own, "session.json"))
 
 
 def _type_folders(root: str) -> Iterable[str]:
@@ -205,10 +210,11 @@ def _inside(root: str, name: object) -> str:
 # --- what is there ------------------------------------------------------------------------------------
 
 
-def stamp(status: Status, more: int = 0) -> int:
+def stamp(status: Status, other: Status = None) -> int:
     """One number for which file it is, its size and both its times; 0 for one that cannot be looked at."""
     if status is None:
         return 0
+    more = stamp(other) if other else 0
     return hash((status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, more)) or 1
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from perdure.errors import Ambiguous, NotFound, PerdureError, UsageError
 from perdure.session import ids, tree
-from perdure.session.entry import Assistant, Entry, Message, ToolCall, content_of, decode, placed
+from perdure.session.entry import Entry, content_of, decode, placed
 from perdure.session.session import Session
 from perdure.session.stores import Cursor, Durability, Found, Header, Page, Store, open_store
-
-_LONGEST_TITLE = 200
+from perdure.session.summary import Tally
 
 
 class SessionSummary(NamedTuple):
@@ -192,21 +190,18 @@ class SessionManager:
         except PerdureError as error:
             return SessionSummary(ref.id, "", "", 0, "unreadable", error.message, "")
         folded = tree.fold(page.entries)
-        messages = [entry for entry in folded.entries if entry.type == "message"]
-        said = [entry for entry in messages if entry.role in ("user", "assistant")]
-        prompts = (entry.text for entry in said if entry.role == "user")
-        title = tree.name(folded.entries) or next(filter(None, prompts), "")
-        timestamp = said[-1].timestamp if said else ""
-        problems = [str(problem) for problem in page.problems] + folded.notices
+        tally = Tally()
+        tally.add(folded.entries)
+        known = tally.summary(page.header, [*map(str, page.problems), *folded.notices])
         active = self._store.holder(ref) is not None
         return SessionSummary(
             ref.id,
-            _one_line(title),
-            timestamp or page.header.timestamp,
-            len(messages),
-            "active" if active else "interrupted" if _waits(messages) else "idle",
-            _first(problems),
-            page.header.cwd,
+            known.title,
+            known.active,
+            known.messages,
+            "active" if active else "interrupted" if known.waits else "idle",
+            known.problem,
+            known.cwd,
         )
 
 
@@ -255,34 +250,3 @@ def _checked(entries: Iterable[Entry]) -> list[Entry]:
 
 def _says_the_same(entry: Entry, there: Entry) -> bool:
     return entry.parent_id in (None, there.parent_id) and content_of(entry) == content_of(there)
-
-
-def _waits(messages: list[Entry]) -> bool:
-    """Whether the last word is a prompt, a tool's answer or a call: a turn that did not end."""
-    if not messages:
-        return False
-    last = messages[-1]
-    if last.role in ("user", "toolResult"):
-        return True
-    body = last.body
-    return (
-        isinstance(body, Message)
-        and isinstance(body.message, Assistant)
-        and any(isinstance(block, ToolCall) for block in body.message.content)
-    )
-
-
-def _first(problems: Sequence[str]) -> str | None:
-    if len(problems) < 2:
-        return problems[0] if problems else None
-    return f"{problems[0]} (and {len(problems) - 1} more)"
-
-
-_NOT_SHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-def _one_line(text: str) -> str:
-    """Fit to be shown: no line break, no escape sequence, nothing that turns the reading direction."""
-    shown = _NOT_SHOWN.sub("", " ".join(text.split()))
-    shown = shown if len(shown) <= _LONGEST_TITLE else shown[: _LONGEST_TITLE - 1] + "…"
-    return shown.encode("utf-8", "replace").decode("utf-8")

@@ -58,6 +58,9 @@ class FileStore(ABC):
     def holder(self, ref: Found) -> int | None:
         return holder(*self._lock_place(ref.id, self.relative(ref)))
 
+    def lock_path(self, ref: Found) -> str:
+        return os.path.join(*self._lock_place(ref.id, self.relative(ref)))
+
     def delete(self, ref: Found) -> None:
         """Move it to the trash, whole. `Held` while a process has the right to write to it."""
         relative = self.relative(ref)
@@ -137,8 +140,9 @@ class FileStore(ABC):
 
     def list(self) -> Iterator[Found]:
         places: Callable[[str], Iterator[listing.Place]] = registry.load(LAYOUTS[self.name].listing)
+        id_of = listing.namer(self.name)
         for name, path, status, _ in places(self.root):
-            yield _found(listing.id_of(self.name, name), path, status)
+            yield _found(id_of(name), path, status)
 
     @abstractmethod
     def read(self, ref: Found, after: Cursor = START) -> Page: ...

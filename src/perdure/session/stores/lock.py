@@ -15,6 +15,7 @@ from io import FileIO
 from typing import Self
 
 from perdure.errors import Held, NotSaved
+from perdure.session.holder import holder_of, try_to_lock, unlock, written_in
 from perdure.session.stores import files
 
 _SHORTEST_WAIT = 0.05  # even "do not wait" outlasts a reader that only asks who holds the lock
@@ -33,21 +34,21 @@ class Lock:
                 self._file = _opened(root, relative, private)
                 own = os.fstat(self._file.fileno())
                 self._identity = own.st_ino, own.st_dev  # which never changes while the file is open
-                if _try(self._file) and self.is_mine():
+                if try_to_lock(self._file.fileno()) and self.is_mine():
                     break
             except OSError as error:
                 if hasattr(self, "_file"):
                     self._file.close()  # whoever keeps the error must not keep the lock with it
                 raise NotSaved(self.path, error) from error
             if time.monotonic() >= deadline:
-                pid, _ = _holder(self._file)
+                pid, _ = written_in(self._file.fileno())
                 self._file.close()
                 raise Held(session, pid)
             self._file.close()
             time.sleep(pause)
             pause = min(pause * 1.5, _PAUSES[1])
         self._pid = os.getpid()
-        _, before = _holder(self._file)
+        _, before = written_in(self._file.fileno())
         self.generation = before + 1
         try:
             # Always of one length, so that nothing need be cut off: a file that was cut to nothing and then
@@ -76,7 +77,7 @@ class Lock:
             # Unlocked by name and not by the close alone: a child that another thread forked in the
             # meantime may share the descriptor, and must not hold the lock for us.
             if not self._file.closed and self.is_this_process:
-                _unlock(self._file)
+                unlock(self._file.fileno())
         except OSError:
             pass  # then the close does it
         finally:
@@ -114,10 +115,7 @@ def holder(root: str, relative: str) -> int | None:
     """The process that holds the lock now; 0 if one does that does not say which; None if nobody does."""
     try:
         with files.open_beneath(root, relative, os.O_RDONLY) as file:
-            if not _try(file, shared=True):  # shared: two that only ask are not in each other's way
-                return _holder(file)[0] or 0
-            _unlock(file)
-            return None
+            return holder_of(file.fileno())
     except OSError:
         return None
 
@@ -143,28 +141,3 @@ def _opened(root: str, relative: str, private: bool) -> FileIO:
         for count in range(len(steps)):
             files.new_folder(root, os.path.join(*steps[: count + 1]), private=private)
         return files.open_beneath(root, relative, os.O_RDWR | os.O_CREAT, private=private)
-
-
-def _try(file: FileIO, *, shared: bool = False) -> bool:
-    import fcntl
-
-    try:
-        fcntl.flock(file.fileno(), (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _unlock(file: FileIO) -> None:
-    import fcntl
-
-    fcntl.flock(file.fileno(), fcntl.LOCK_UN)
-
-
-def _holder(file: FileIO) -> tuple[int | None, int]:
-    """The pid and the generation written in a lock file; a pid that is this process's own included."""
-    try:
-        pid, generation = os.pread(file.fileno(), 64, 0).split()
-        return int(pid), int(generation)
-    except (OSError, ValueError):
-        return None, 0

@@ -15,7 +15,7 @@ from zlib import crc32
 
 from perdure.errors import NotSaved
 from perdure.session.entry import Entry, decode, placed
-from perdure.session.listing import pi_id
+from perdure.session.listing import pi_name
 from perdure.session.record import dumps, loads
 from perdure.session.stores import NO_FACTS, Header
 from perdure.session.stores.jsonl import LineReader
@@ -34,7 +34,7 @@ def file_name(header: Header) -> str:
 
 def header_from_name(name: str) -> Header:
     """All that is known of a session before its first entry."""
-    return Header(*pi_id(name))
+    return Header(*pi_name(name))
 
 
 # --- lines --------------------------------------------------------------------------------------

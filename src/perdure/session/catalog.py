@@ -1,0 +1,421 @@
+"""The cache of what every session says of itself: rows to list, and text to search.
+
+It is never the truth. Before it answers, it compares the files in the scope of the question with what it
+knows of them, by names, sizes and times, and reads what is new: so it is right also after another program
+wrote, and it may be deleted, damaged or out of date at any moment. What cannot be kept is kept in memory.
+
+Here is what every listing pays for; what only a change pays for, reading sessions, is in `indexing`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections import namedtuple
+
+from perdure import config
+from perdure.errors import Unreadable
+from perdure.session import listing
+from perdure.session.holder import holder_at
+from perdure.session.layouts import LAYOUTS, Home, homes
+
+TYPE_CHECKING = False  # typing's own constant would cost its import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, Self, TypeVar
+
+    T = TypeVar("T")
+    Progress = Callable[[int, int], object]
+    Change = tuple[Home, str, str, listing.Status, listing.Status]
+    """A home, and what stands in its listing."""
+
+_VERSION = 1
+"""Of the tables below and of all that is put into them. A catalog of another one is made anew."""
+_WAIT = 5.0
+"""Seconds for another process that is catching up. After that we do without the file."""
+MOST_RANKED = 1000
+
+_TABLES = """
+CREATE TABLE session (
+    key INTEGER PRIMARY KEY,
+    program TEXT, home TEXT, folder TEXT, path TEXT, id TEXT,
+    title TEXT, preview TEXT, messages INTEGER, created INTEGER, active INTEGER,
+    waits INTEGER, recorded TEXT, cwd TEXT, project TEXT, size INTEGER, problem TEXT, lock TEXT,
+    stamp INTEGER, state BLOB
+);
+CREATE INDEX stamps ON session (home, program, folder, path, stamp);
+CREATE INDEX newest ON session (active, id);
+CREATE INDEX ids ON session (id);
+CREATE TABLE entry (key INTEGER PRIMARY KEY, session INTEGER, id TEXT);
+CREATE UNIQUE INDEX entries ON entry (session, id);
+CREATE VIRTUAL TABLE said USING fts5 (
+    session UNINDEXED, entry UNINDEXED, role UNINDEXED, text, tokenize = 'unicode61 remove_diacritics 2'
+);
+"""
+KEY_BITS = 20
+"""An entry's key is its time in milliseconds, and so many bits to tell apart what has the same. It is also
+the number of its text in `said`: so the newest are found first, and those since a moment alone."""
+
+
+class Row(
+    namedtuple(
+        "Row",
+        "program id path home title preview messages created active recorded waits cwd project size problem"
+        " lock key",
+    )
+):
+    """A session, as its files say. Times are milliseconds since 1970."""
+
+    __slots__ = ()
+
+    program: str
+    id: str
+    path: str
+    home: str
+    title: str
+    preview: str
+    messages: int
+    created: int
+    active: int
+    """When somebody last said something; before that, when it was made."""
+    recorded: str
+    """The status it has by its own record; empty where its layout records none."""
+    waits: bool
+    cwd: str
+    project: str
+    size: int
+    problem: str | None
+    lock: str
+    key: int
+
+    @property
+    def status(self) -> str:
+        """As it is to be shown. Who is alive is asked of the lock, now."""
+        if not self.lock:
+            return "unreadable"
+        when_dead = LAYOUTS[self.program].when_dead
+        if not when_dead:
+            held = holder_at(self.lock) is not None
+            return "active" if held else "interrupted" if self.waits else "idle"
+        recorded: str = self.recorded or "active"
+        if recorded == "active" and holder_at(self.lock) is None:
+            return when_dead
+        return recorded
+
+
+class Hit(namedtuple("Hit", "row entry role at snippet")):
+    """A message that matches. In its snippet, `query.MARK` and `query.UNMARK` are around the words."""
+
+    __slots__ = ()
+
+    row: Row
+    entry: str
+    role: str
+    at: int
+    snippet: str
+
+
+class Scope(namedtuple("Scope", "homes cwd", defaults=("",))):
+    """What a question is about: all sessions of these homes, or those of one project."""
+
+    __slots__ = ()
+
+    homes: tuple[Home, ...]
+    cwd: str
+
+    @classmethod
+    def everything(cls) -> Scope:
+        return cls(tuple(homes()))
+
+    @classmethod
+    def project(cls, cwd: str) -> Scope:
+        found = [home for home in homes() if _condition(home, cwd)]
+        return cls(tuple(found), cwd)
+
+    def of(self, program: str) -> Scope:
+        """The same for one program alone, if one is named."""
+        kept = [home for home in self.homes if program in ("", home.program)]
+        return self._replace(homes=tuple(kept))
+
+    def folder(self, home: Home) -> str:
+        if self.cwd and LAYOUTS[home.program].project == "folder":
+            return os.path.join(home.sessions, listing.pi_folder(self.cwd))
+        return ""
+
+
+class Catalog:
+    def __init__(self, path: str | None = None) -> None:
+        self.path = path or config.cache("catalog.db")
+        self.notice = ""
+        """Why it is not kept, if it is not."""
+        self._hidden: set[Home] = set()
+        """Homes that could not be looked at: what is known of them may be wrong by now."""
+        self._db = self._opened()
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # --- questions --------------------------------------------------------------------------------------
+
+    def catch_up(self, scope: Scope, progress: Progress | None = None) -> list[str]:
+        """Learn what changed in the scope. Returns why a home could not be looked at, a sentence each."""
+        return self._mended(lambda: self._catch_up(scope, progress))
+
+    def rows(self, scope: Scope, *, status: str = "", limit: int = 0) -> list[Row]:
+        """The sessions of a scope, the last talked in first; all of them if `limit` is 0."""
+        return self._answered(scope, lambda: self._rows(scope, status, limit))
+
+    def count(self, scope: Scope) -> int:
+        where, values = self._where(scope)
+        return self._answered(
+            scope, lambda: int(self._one(f"SELECT count(*) FROM session WHERE {where}", values))
+        )
+
+    def search(
+        self, scope: Scope, query: str, *, role: str = "", since: int = 0, limit: int = 0
+    ) -> tuple[list[Hit], int]:
+        """The best message of each session that has one, the best first; and how many sessions have one.
+
+        Of very many hits only the newest are looked at. `since` is in milliseconds since 1970.
+        """
+        from perdure.session.query import expression
+
+        words = expression(query)
+        return self._answered(scope, lambda: self._search(scope, words, role, since, limit))
+
+    def short(self, id: str) -> str:
+        """The beginning of an id that no other known one has, and that is not too short to be recognised."""
+        try:
+            before = self._one("SELECT max(id) FROM session WHERE id < ?", (storable(id),))
+            after = self._one("SELECT min(id) FROM session WHERE id > ?", (storable(id),))
+        except sqlite3.DatabaseError:
+            return id
+        length = _SHORTEST
+        while any(other and readable(other)[:length] == id[:length] for other in (before, after)):
+            length += 1
+        return id[:length]
+
+    def _rows(self, scope: Scope, status: str, limit: int) -> list[Row]:
+        where, values = self._where(scope)
+        most = limit if limit and not status else -1
+        found = self._db.execute(
+            f"SELECT {_COLUMNS} FROM session WHERE {where} ORDER BY active DESC, id DESC LIMIT {most}", values
+        )
+        rows = list(map(_row, found))
+        if status:
+            rows = [row for row in rows if row.status == status]
+        return rows[:limit] if limit else rows
+
+    def _search(self, scope: Scope, words: str, role: str, since: int, limit: int) -> tuple[list[Hit], int]:
+        where, values = self._where(scope)
+        in_scope = {key for (key,) in self._db.execute(f"SELECT key FROM session WHERE {where}", values)}
+        newest_first = self._db.execute(
+            "SELECT rowid, session, role FROM said WHERE said MATCH ? AND rowid >= ? ORDER BY rowid DESC",
+            (words, since << KEY_BITS),
+        )
+        session_of: dict[int, int] = {}
+        for key, session, spoken in newest_first:
+            if session in in_scope and role in ("", spoken):
+                session_of[key] = session
+                if len(session_of) == MOST_RANKED:
+                    break
+        newest_first.close()
+        if not session_of:
+            return [], 0
+        best: dict[int, int] = {}
+        ranked = self._db.execute(
+            "SELECT rowid FROM said WHERE said MATCH ? AND rowid BETWEEN ? AND ? ORDER BY rank, rowid DESC",
+            (words, min(session_of), max(session_of)),
+        )
+        for (key,) in ranked:
+            if key in session_of:
+                best.setdefault(session_of[key], key)
+        chosen = list(best.values())[: limit or None]
+        return [self._hit(words, key, session_of[key]) for key in chosen], len(best)
+
+    def _hit(self, words: str, key: int, session: int) -> Hit:
+        from perdure.session import query
+
+        entry, role, snippet = self._db.execute(
+            "SELECT entry, role, snippet(said, 3, ?, ?, '…', 16) FROM said WHERE said MATCH ? AND rowid = ?",
+            (query.MARK, query.UNMARK, words, key),
+        ).fetchone()
+        row = self._db.execute(f"SELECT {_COLUMNS} FROM session WHERE key = ?", (session,)).fetchone()
+        return Hit(_row(row), entry, role, key >> KEY_BITS, query.readable(snippet))
+
+    def _where(self, scope: Scope) -> tuple[str, list[str | bytes]]:
+        clauses: list[str] = ["0"]
+        values: list[str] = []
+        for home in scope.homes:
+            if home in self._hidden:
+                continue
+            condition, value = (scope.cwd and _condition(home, scope.cwd)) or ("", "")
+            clauses.append(f"home = ? AND program = ?{condition}")
+            values += [home.path, home.program, *([scope.folder(home) or value] if condition else [])]
+        return f"({' OR '.join(clauses)})", [*map(storable, values)]
+
+    def _one(self, statement: str, values: Sequence[object] = ()) -> Any:
+        return self._db.execute(statement, values).fetchone()[0]
+
+    # --- catching up ------------------------------------------------------------------------------------
+
+    def _catch_up(self, scope: Scope, progress: Progress | None) -> list[str]:
+        problems: list[str] = []
+        changed: list[Change] = []
+        gone: list[tuple[Home, str]] = []
+        now = time.time_ns()  # before anything is looked at: what changes from here on has a later time
+        for home in scope.homes:
+            folder = scope.folder(home)
+            known = self._known(home, folder)
+            try:
+                for name, path, status, other in listing.places(home, folder):
+                    if known.pop(path, None) != listing.stamp(status, other) or status is None:
+                        changed.append((home, name, path, status, other))
+            except Unreadable as error:
+                problems.append(error.message)
+                self._hidden.add(home)
+                continue
+            self._hidden.discard(home)
+            gone.extend((home, path) for path in known)
+        if changed or gone:
+            from perdure.session.indexing import Indexing
+
+            Indexing(self._db, now).bring_up_to_date(changed, gone, progress)
+        return problems
+
+    def _known(self, home: Home, folder: str) -> dict[str, int]:
+        inside = " AND folder = ?" if folder else ""
+        values = [home.path, home.program, *([folder] if folder else [])]
+        statement = f"SELECT path, stamp FROM session WHERE home = ? AND program = ?{inside}"
+        known: dict[str, int] = dict(self._db.execute(statement, [*map(storable, values)]))
+        for odd in [path for path in known if type(path) is not str]:
+            known[readable(odd)] = known.pop(odd)
+        return known
+
+    # --- the file ---------------------------------------------------------------------------------------
+
+    def _opened(self) -> sqlite3.Connection:
+        try:
+            return _connect(self.path)
+        except sqlite3.DatabaseError as error:
+            return self._in_memory(error) if _is_passing(error) else self._anew()
+        except OSError as error:
+            return self._in_memory(error)
+
+    def _anew(self) -> sqlite3.Connection:
+        """A damaged catalog is removed. Who has it open goes on with what has no name any more."""
+        try:
+            for suffix in ("", "-wal", "-shm"):
+                if os.path.lexists(self.path + suffix):
+                    os.unlink(self.path + suffix)
+            return _connect(self.path)
+        except (OSError, sqlite3.Error) as error:
+            return self._in_memory(error)
+
+    def _in_memory(self, error: Exception) -> sqlite3.Connection:
+        self.notice = f"The catalog {self.path} cannot be used ({error}), so every session is read"
+        return _prepared(sqlite3.connect(":memory:", isolation_level=None))
+
+    def _answered(self, scope: Scope, question: Callable[[], T]) -> T:
+        """Ask, and if the answer shows that the catalog is damaged, ask a new one."""
+
+        def anew() -> T:
+            self._catch_up(scope, None)
+            return question()
+
+        return self._mended(question, anew)
+
+    def _mended(self, work: Callable[[], T], again: Callable[[], T] | None = None) -> T:
+        try:
+            return work()
+        except sqlite3.DatabaseError as error:
+            self._db.close()
+            self._db = self._in_memory(error) if _is_passing(error) else self._anew()
+            return (again or work)()
+
+
+_SHORTEST = 8
+_COLUMNS = ", ".join(Row._fields)
+_PASSING = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+}
+
+
+def _is_passing(error: sqlite3.DatabaseError) -> bool:
+    """Locked, read-only or full: the file is good, and cannot be used now. Anything else is damage."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING
+
+
+def storable(text: str) -> str | bytes:
+    """Names of files, and what programs made of them, need not be text. SQLite keeps what is not as bytes."""
+    try:
+        text.encode()
+        return text
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
+def readable(stored: str | bytes) -> str:
+    return stored if isinstance(stored, str) else stored.decode("utf-8", "surrogatepass")
+
+
+def _row(columns: Sequence[Any]) -> Row:
+    row = Row._make(columns)
+    for each in (row.path, row.cwd):
+        if type(each) is not str:
+            return Row._make(readable(each) if type(each) is bytes else each for each in columns)
+    return row
+
+
+def _condition(home: Home, cwd: str) -> tuple[str, str] | None:
+    """What makes a session of a home one of a project's, as SQL, and the value it asks for."""
+    by = LAYOUTS[home.program].project
+    if by == "home":
+        is_inside = os.path.join(cwd, "").startswith(os.path.join(home.path, ""))
+        return ("", "") if is_inside else None
+    names = {"folder": "", "cwd": cwd, "name": os.path.basename(cwd)}
+    column = "project" if by == "name" else by
+    return (f" AND {column} = ?", names[by]) if by else None
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    """A catalog of this version in that file. What sessions say is their owner's business, and so is this."""
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    db = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
+    try:
+        return _prepared(db)
+    except BaseException:
+        db.close()
+        raise
+
+
+def _prepared(db: sqlite3.Connection) -> sqlite3.Connection:
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version != _VERSION:
+        if version:
+            raise sqlite3.DatabaseError(f"a catalog of version {version}")
+        # Readers and one writer at a time are not in each other's way, and a power cut leaves the old or the
+        # new, though never synced when it is written: only when SQLite moves what was written to its place.
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("BEGIN IMMEDIATE")
+        if not db.execute("PRAGMA user_version").fetchone()[0]:
+            for statement in _TABLES.split(";\n"):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {_VERSION}")
+        db.execute("COMMIT")
+    db.execute("PRAGMA synchronous = NORMAL")
+    return db

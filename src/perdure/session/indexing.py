@@ -1,0 +1,384 @@
+"""Reading what changed into the catalog.
+
+A session that only grew is read from where the last reading stopped: if its file is the one it was, if what
+was there then is still there (a checksum over the last of it says so), and if nothing in it was out of order.
+Otherwise it is read anew. Both give the same, so nobody can tell which it was.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
+
+import msgspec
+from msgspec import Struct
+
+from perdure.errors import Conflict, PerdureError
+from perdure.session import listing, tree
+from perdure.session.catalog import KEY_BITS, storable
+from perdure.session.entry import (
+    Assistant,
+    BashExecution,
+    Entry,
+    Message,
+    System,
+    ToolCall,
+    ToolResult,
+    text_of,
+)
+from perdure.session.layouts import Home
+from perdure.session.query import searchable
+from perdure.session.record import REFUSED
+from perdure.session.stores import Cursor, Found, Header, Page, files, open_store
+from perdure.session.stores.file_store import FileStore
+from perdure.session.stores.jsonl import JsonlStore
+from perdure.session.summary import Summary, Tally, milliseconds
+
+if TYPE_CHECKING:
+    from perdure.session.catalog import Change, Progress
+    from perdure.session.listing import Status
+
+_A_BATCH = 2**23  # characters of text, and so of memory, before they are written
+_SETTLED = 2 * 10**9
+"""Nanoseconds after which a file's times tell every later change of it. Until then a second change may have
+the time of the first, so such a file is looked at again."""
+_CHECKED = 2**20  # bytes, at the end of what was read
+_LONGEST_SAID, _LONGEST_RESULT = 100_000, 10_000
+"""Characters of a message, and of what a tool answered, that can be searched for."""
+_MOST_VALUES = 500  # in one statement
+
+
+class State(Struct):
+    """How far a session was read, and what is needed to go on from there."""
+
+    stamp: int
+    cursor: Cursor
+    check: int
+    tally: Tally
+
+
+class Known(NamedTuple):
+    """The row of a session as it is."""
+
+    key: int
+    stamp: int
+    state: bytes | None
+
+
+class Learnt(NamedTuple):
+    """What a reading found out."""
+
+    summary: Summary
+    entries: Sequence[Entry]
+    """Those that are new."""
+    is_more: bool
+    """Whether they come behind what is known already, and do not take its place."""
+    state: State | None
+    """None if a later reading has to begin anew."""
+    lock: str
+
+
+class Indexing:
+    def __init__(self, db: sqlite3.Connection, now: int) -> None:
+        """`now` is when the files were looked at, or before."""
+        self._db = db
+        self._now = now
+        self._stores: dict[Home, FileStore] = {}
+
+    def bring_up_to_date(
+        self, changed: Sequence[Change], gone: Iterable[tuple[Home, str]], progress: Progress | None
+    ) -> None:
+        done = 0
+        while gone or done < len(changed):
+            # Read and written under one lock, for a while: whoever catches up beside us waits and sees it.
+            with self._changing():
+                for home, path in gone:
+                    if known := self._known(home, path):
+                        self._forget_entries(known.key)
+                        self._db.execute("DELETE FROM session WHERE key = ?", (known.key,))
+                gone = ()
+                texts = _Texts(self._db)
+                while done < len(changed) and texts.size < _A_BATCH:
+                    self._take(changed[done], texts)
+                    done += 1
+                    if progress is not None:
+                        progress(done, len(changed))
+                texts.write()
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    # --- one session ------------------------------------------------------------------------------------
+
+    def _take(self, change: Change, texts: _Texts) -> None:
+        home, name, path, status, other = change
+        stamp = listing.stamp(status, other)
+        known = self._known(home, path)
+        if known and known.stamp == stamp and stamp:
+            return  # somebody else was here
+        ref = Found(listing.namer(home.program)(name), path)
+        try:
+            learnt = self._learn(home, ref, status, stamp, known)
+        except (PerdureError, OSError, RecursionError) as error:
+            learnt = _unreadable(error)
+        key = self._write(home, ref, status, self._to_keep(learnt, stamp, status, other), known, learnt)
+        if not learnt.is_more and known:
+            self._forget_entries(key)
+        texts.add(key, path, learnt.entries)
+
+    def _known(self, home: Home, path: str) -> Known | None:
+        values = [home.path, home.program, os.path.dirname(path), path]
+        row = self._db.execute(
+            "SELECT key, stamp, state FROM session"
+            " WHERE home = ? AND program = ? AND folder = ? AND path = ?",
+            [*map(storable, values)],
+        ).fetchone()
+        return Known(*row) if row else None
+
+    def _learn(self, home: Home, ref: Found, status: Status, stamp: int, known: Known | None) -> Learnt:
+        store = self._store(home)
+        if known and known.state and status and (more := self._more(store, ref, status, stamp, known)):
+            return more
+        page = store.read(ref)
+        folded = tree.fold(page.entries)
+        tally = Tally()
+        tally.add(folded.entries)
+        problems = [*map(str, page.problems), *folded.notices]
+        return _learnt(store, ref, page, folded.entries, stamp, tally, problems, is_more=False)
+
+    def _more(
+        self, store: FileStore, ref: Found, status: os.stat_result, stamp: int, known: Known
+    ) -> Learnt | None:
+        """What came behind the known part of a session; None if it has to be read from its beginning."""
+        try:
+            state = _STATE.decode(known.state or b"")
+        except REFUSED:
+            return None
+        cursor = state.cursor
+        grew = status.st_size > cursor.offset
+        if cursor.inode != status.st_ino or status.st_size < cursor.offset:
+            return None
+        if not grew and stamp != state.stamp and cursor.offset > _CHECKED:
+            return None  # something else is different, and perhaps not in the part that is checked
+        if _check(store, ref, cursor.offset) != state.check:
+            return None
+        try:
+            page = store.read(ref, cursor)
+        except Conflict:
+            return None
+        if not self._is_in_order(known.key, page.entries):
+            return None
+        state.tally.add(page.entries)
+        problems = [*map(str, page.problems)]
+        return _learnt(store, ref, page, page.entries, stamp, state.tally, problems, is_more=True)
+
+    def _is_in_order(self, key: int, entries: Sequence[Entry]) -> bool:
+        """Whether each entry is new, and follows one that is there: the tree is then as the file has it."""
+        new: set[str] = set()
+        parents: set[str] = set()
+        for entry in entries:
+            if entry.id in new:
+                return False
+            if entry.parent_id is not None and entry.parent_id not in new:
+                parents.add(entry.parent_id)
+            new.add(entry.id)
+        return not self._which_are_known(key, new) and self._which_are_known(key, parents) == parents
+
+    def _which_are_known(self, key: int, ids: set[str]) -> set[str]:
+        every = [*ids]
+        found: set[str] = set()
+        for at in range(0, len(every), _MOST_VALUES):
+            some = [*map(storable, every[at : at + _MOST_VALUES])]
+            marks = ",".join("?" * len(some))
+            rows = self._db.execute(
+                f"SELECT id FROM entry WHERE session = ? AND id IN ({marks})", [key, *some]
+            )
+            found.update(id if isinstance(id, str) else id.decode("utf-8", "surrogatepass") for (id,) in rows)
+        return found
+
+    def _to_keep(self, learnt: Learnt, stamp: int, status: Status, other: Status) -> int:
+        """The stamp; 0 where the files may change, or be read better, without showing it."""
+        times = [time for each in (status, other) if each for time in (each.st_mtime_ns, each.st_ctime_ns)]
+        return stamp if learnt.lock and self._now - max(times, default=0) > _SETTLED else 0
+
+    def _write(
+        self, home: Home, ref: Found, status: Status, stamp: int, known: Known | None, learnt: Learnt
+    ) -> int:
+        summary = learnt.summary
+        mtime = status.st_mtime_ns // 10**6 if status else 0
+        created = milliseconds(summary.created) or max(0, mtime)
+        columns: dict[str, Any] = {
+            "program": home.program,
+            "home": home.path,
+            "folder": os.path.dirname(ref.path),
+            "path": ref.path,
+            "id": ref.id,
+            "title": summary.title,
+            "preview": summary.preview,
+            "messages": summary.messages,
+            "created": created,
+            "active": milliseconds(summary.active) or created,
+            "waits": summary.waits,
+            "recorded": summary.status,
+            "cwd": summary.cwd,
+            "project": summary.project,
+            "size": status.st_size if status else 0,
+            "problem": summary.problem,
+            "lock": learnt.lock,
+            "stamp": stamp,
+            "state": msgspec.json.encode(learnt.state) if learnt.state else None,
+        }
+        values = [storable(each) if isinstance(each, str) else each for each in columns.values()]
+        if known:
+            named = ", ".join(f"{name} = ?" for name in columns)
+            self._db.execute(f"UPDATE session SET {named} WHERE key = ?", [*values, known.key])
+            return known.key
+        marks = ", ".join("?" * len(columns))
+        done = self._db.execute(f"INSERT INTO session ({', '.join(columns)}) VALUES ({marks})", values)
+        return int(done.lastrowid or 0)
+
+    def _forget_entries(self, key: int) -> None:
+        keys = self._db.execute("SELECT key FROM entry WHERE session = ?", (key,)).fetchall()
+        self._db.executemany("DELETE FROM said WHERE rowid = ?", keys)
+        self._db.execute("DELETE FROM entry WHERE session = ?", (key,))
+
+    def _store(self, home: Home) -> FileStore:
+        if home not in self._stores:
+            store = open_store(home.program, home.path)
+            assert isinstance(store, FileStore)
+            self._stores[home] = store
+        return self._stores[home]
+
+
+_STATE = msgspec.json.Decoder(State)
+
+
+def _learnt(
+    store: FileStore,
+    ref: Found,
+    page: Page,
+    entries: Sequence[Entry],
+    stamp: int,
+    tally: Tally,
+    problems: Sequence[str],
+    *,
+    is_more: bool,
+) -> Learnt:
+    state = None
+    if isinstance(store, JsonlStore) and not problems and page.cursor.line >= 0:
+        state = State(stamp, page.cursor, _check(store, ref, page.cursor.offset), tally)
+    return Learnt(tally.summary(page.header, problems), entries, is_more, state, store.lock_path(ref))
+
+
+def _unreadable(error: Exception) -> Learnt:
+    message = error.message if isinstance(error, PerdureError) else str(error)
+    return Learnt(Tally().summary(Header("", ""), [message]), (), False, None, "")
+
+
+def _check(store: FileStore, ref: Found, end: int) -> int:
+    """A checksum of a file's last bytes before `end`."""
+    start = max(0, end - _CHECKED)
+    with files.open_to_read(store.root, store.relative(ref)) as file:
+        return crc32(os.pread(file.fileno(), end - start, start))
+
+
+# --- text ---------------------------------------------------------------------------------------------
+
+
+class _Texts:
+    """Entries on their way into the catalog. They are written in the order of their keys: a full-text index
+    that is given them in any other puts each by itself."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._rows: dict[int, tuple[int, str | bytes, str, str]] = {}
+        self.size = 0
+
+    def add(self, session: int, path: str, entries: Iterable[Entry]) -> None:
+        own = (crc32(path.encode("utf-8", "surrogatepass")) & 0xFFF) << 8
+        for number, entry in enumerate(entries):
+            key = min(milliseconds(entry.timestamp), _LATEST) << KEY_BITS | own | number & 0xFF
+            while key in self._rows:
+                key += 1
+            role, text = _said(entry)
+            text = searchable(text) if text else ""
+            self.size += len(text) + 100
+            self._rows[key] = session, storable(entry.id), role, text
+
+    def write(self) -> None:
+        self._db.execute("SAVEPOINT texts")
+        try:
+            self._write(sorted(self._rows.items()))
+        except sqlite3.IntegrityError:  # a key is taken: another session has an entry of that moment
+            self._db.execute("ROLLBACK TO texts")
+            rows: dict[int, tuple[int, str | bytes, str, str]] = {}
+            for key, row in sorted(self._rows.items()):
+                while key in rows or self._is_taken(key):
+                    key += 1
+                rows[key] = row
+            self._write(sorted(rows.items()))
+        self._db.execute("RELEASE texts")
+
+    def _write(self, rows: Sequence[tuple[int, tuple[int, str | bytes, str, str]]]) -> None:
+        self._db.executemany(
+            "INSERT INTO entry (key, session, id) VALUES (?, ?, ?)",
+            [(key, session, id) for key, (session, id, _, _) in rows],
+        )
+        self._db.executemany(
+            "INSERT INTO said (rowid, session, entry, role, text) VALUES (?, ?, ?, ?, ?)",
+            [(key, *row) for key, row in rows if row[3]],
+        )
+
+    def _is_taken(self, key: int) -> bool:
+        return self._db.execute("SELECT 1 FROM entry WHERE key = ?", (key,)).fetchone() is not None
+
+
+_LATEST = 2**42  # milliseconds: the year 141338
+
+
+def _said(entry: Entry) -> tuple[str, str]:
+    """Who said it, as a search tells them apart, and what there is to find."""
+    if entry.type != "message":
+        if entry.type == "session_info":
+            return "name", entry.text
+        return ("custom" if entry.type == "custom_message" else "summary"), entry.text[:_LONGEST_SAID]
+    match entry.body:
+        case Message(message=Assistant(content=content)):
+            parts = [text_of(content)]
+            if not isinstance(content, str):
+                parts += [
+                    text for block in content if isinstance(block, ToolCall) for text in _texts_of(block)
+                ]
+            return "assistant", "\n".join(parts)[:_LONGEST_SAID]
+        case Message(message=ToolResult(content=content)):
+            return "tool", text_of(content)[:_LONGEST_RESULT]
+        case Message(message=BashExecution() as ran):
+            return "tool", f"{ran.command}\n{ran.output[:_LONGEST_RESULT]}"
+        case Message(message=System()):
+            return "system", ""
+    return entry.role, entry.text[:_LONGEST_SAID]
+
+
+def _texts_of(call: ToolCall) -> Iterator[str]:
+    """A tool's name and whatever is text in what it was called with."""
+    yield call.name
+    waiting = [call.arguments]
+    while waiting:
+        match waiting.pop():
+            case str(text):
+                yield text
+            case dict(members):
+                waiting.extend(reversed(members.values()))
+            case list(items):
+                waiting.extend(reversed(items))

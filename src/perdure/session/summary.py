@@ -1,0 +1,132 @@
+"""What a listing says of a session: a fold of its entries that can go on where it stopped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from perdure.session import lifecycle
+from perdure.session.entry import Assistant, Entry, Message, SessionInfo, ToolCall
+from perdure.session.stores import Header
+
+LONGEST = 200
+
+
+class Summary(NamedTuple):
+    title: str
+    """Its name, or else the first thing the user said, on one line."""
+    preview: str
+    """The last thing anybody said, on one line."""
+    messages: int
+    created: str
+    active: str
+    """When somebody last said something; before that, when it was made."""
+    waits: bool
+    """Whether the last word is a prompt, a tool's answer or a call: a turn that did not end."""
+    status: str
+    """The last word on it, where the layout records one."""
+    cwd: str
+    project: str
+    """What else a layout calls the project it is about."""
+    problem: str | None
+    """What is wrong with it: the first reason, and how many more there are."""
+
+
+class Tally(Struct, omit_defaults=True):
+    """What the summary needs to know of the entries so far, and no more: it is kept with the catalog."""
+
+    name: str = ""
+    named_at: int = 0
+    prompt: str = ""
+    said: str = ""
+    said_at: str = ""
+    messages: int = 0
+    waits: bool = False
+    status: str = ""
+    status_at: int = 0
+    entries: int = 0
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """More of them, in the order of the tree."""
+        last = None
+        said: list[Entry] = []
+        for entry in entries:
+            self.entries += 1
+            if entry.type == "message":
+                self.messages += 1
+                last = entry
+                role = entry.role
+                if role == "user" and not self.prompt:
+                    self.prompt = one_line(entry.text)
+                if role in ("user", "assistant"):
+                    self.said_at = entry.timestamp
+                    said.append(entry)
+            elif entry.type == "session_info" and isinstance(body := entry.body, SessionInfo):
+                self.name = one_line(body.name) if isinstance(body.name, str) else ""
+                self.named_at = self.entries
+            elif status := lifecycle.status_of(entry):
+                self.status, self.status_at = status, self.entries
+        if last is not None:
+            self.waits = _waits(last)
+        texts = (one_line(entry.text) for entry in reversed(said))
+        self.said = next(filter(None, texts), self.said)
+
+    def summary(self, header: Header, problems: Sequence[str] = ()) -> Summary:
+        def fact(name: str) -> str:
+            value = header.facts.get(name)
+            return one_line(value) if isinstance(value, str) else ""
+
+        newer = self.name if self.named_at > header.covers else ""
+        return Summary(
+            newer or fact("title") or self.name or self.prompt,
+            self.said,
+            self.messages,
+            header.timestamp,
+            self.said_at or header.timestamp,
+            self.waits,
+            (self.status if self.status_at > header.covers else "") or fact("status"),
+            header.cwd,
+            fact("project_name"),
+            first_of(problems),
+        )
+
+
+def milliseconds(timestamp: str) -> int:
+    """Since 1970; 0 for what is no time. One without a zone is taken as UTC."""
+    try:
+        moment = datetime.fromisoformat(timestamp)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return max(0, int(moment.timestamp() * 1000))
+    except (ValueError, OverflowError):
+        return 0
+
+
+def first_of(problems: Sequence[str]) -> str | None:
+    if len(problems) < 2:
+        return problems[0] if problems else None
+    return f"{problems[0]} (and {len(problems) - 1} more)"
+
+
+_NOT_SHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def one_line(text: str) -> str:
+    """Fit to be shown: no line break, no escape sequence, nothing that turns the reading direction."""
+    shown = _NOT_SHOWN.sub("", " ".join(text[: 20 * LONGEST].split()))
+    shown = shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
+    return shown.encode("utf-8", "replace").decode("utf-8")
+
+
+def _waits(last: Entry) -> bool:
+    if last.role in ("user", "toolResult"):
+        return True
+    body = last.body
+    return (
+        isinstance(body, Message)
+        and isinstance(body.message, Assistant)
+        and any(isinstance(block, ToolCall) for block in body.message.content)
+    )
