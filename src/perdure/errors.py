@@ -54,9 +54,9 @@ class NotFound(PerdureError):
 class Ambiguous(PerdureError):
     exit_code = 3
 
-    def __init__(self, text: str, candidates: Sequence[str]) -> None:
+    def __init__(self, text: str, candidates: Sequence[str], what: str = "sessions") -> None:
         shown = ", ".join(candidates[:5]) + (", …" if len(candidates) > 5 else "")
-        super().__init__(f"{len(candidates)} sessions match {text!r}", f"one of: {shown}")
+        super().__init__(f"{len(candidates)} {what} match {text!r}", f"one of: {shown}")
         self.candidates = tuple(candidates)
 
 

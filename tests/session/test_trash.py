@@ -371,7 +371,7 @@ def test_whoever_changes_the_trash_does_so_alone(world, monkeypatch):
             lambda: world.restore(),
             lambda: world.discard(["s2"], id="s2"),
             lambda: trash.expire(world.home, days=0),
-            lambda: trash.empty(world.home),
+            lambda: trash.remove_for_good(world.home),
         ):
             with pytest.raises(Conflict, match=f"is in use by process {os.getpid()}"):
                 change()
@@ -422,7 +422,7 @@ def test_the_last_deleted_is_listed_first_and_what_does_not_say_when_last(world,
 def test_where_nothing_was_deleted_nothing_is_made(tmp_path):
     """Not even by whoever wants to empty it."""
     home = str(tmp_path / "home")
-    assert trash.listed(home) == trash.expire(home) == trash.empty(home) == []
+    assert trash.listed(home) == trash.expire(home) == trash.remove_for_good(home) == []
     with pytest.raises(NotFound):
         trash.find(home, "s1")
     assert os.listdir(tmp_path) == []
@@ -530,7 +530,7 @@ def test_a_delete_that_crashes_at_any_step_loses_nothing_and_can_be_done_again(t
             assert all(copy == wanted[name] for copy in copies), name
         if (world.root / NAMES[-1]).exists():
             trash.expire(world.home, now=at(NOW + timedelta(days=10**5)))
-            trash.empty(world.home)
+            trash.remove_for_good(world.home)
             assert all(everywhere(world).values()), "a session that is not deleted was deleted for good"
             world.discard([name for name in NAMES if (world.root / name).exists()])
         left = os.listdir(world.root / "project")
@@ -634,7 +634,7 @@ def test_what_lies_beside_a_session_is_not_deleted_for_good_while_that_is_in_its
             break
     assert (world.root / NAMES[-1]).exists()
     assert trash.expire(world.home, now=at(NOW + timedelta(days=10**5))) == []
-    assert trash.empty(world.home) == []
+    assert trash.remove_for_good(world.home) == []
     world.restore()
     assert snapshot(world.root) == before
 
@@ -678,7 +678,7 @@ def test_a_session_is_kept_for_thirty_days_and_then_deleted_for_good(world, monk
     kept = trash.expire(world.home, now=at(NOW), days=0, keep=lambda each: each.id == "fresh")
     assert kept == []
     assert [each.id for each in trash.expire(world.home, now=at(NOW), days=0)] == ["fresh"]
-    assert [each.id for each in trash.empty(world.home)] == ["future"]
+    assert [each.id for each in trash.remove_for_good(world.home)] == ["future"]
     assert os.listdir(world.trash) == []
 
 
@@ -697,7 +697,7 @@ def test_emptying_deletes_what_does_not_say_its_age_and_nothing_behind_a_link(wo
     (world.trash / "unknown").mkdir()
     (world.trash / "unknown" / "link").symlink_to(tmp_path / "outside")
     (world.trash / "linked").symlink_to(tmp_path / "outside")
-    assert {each.folder for each in trash.empty(world.home)} == {"s1", "unknown"}
+    assert {each.folder for each in trash.remove_for_good(world.home)} == {"s1", "unknown"}
     assert os.listdir(world.trash) == ["linked"]
     assert os.listdir(tmp_path / "outside") == ["precious"]
 
@@ -707,7 +707,7 @@ def test_a_trash_that_is_a_link_is_neither_listed_nor_emptied(world, tmp_path):
     world.trash.symlink_to(tmp_path / "outside")
     with pytest.raises(PerdureError):
         trash.listed(world.home)
-    assert trash.empty(world.home) == trash.expire(world.home, days=0) == []
+    assert trash.remove_for_good(world.home) == trash.expire(world.home, days=0) == []
     (world.root / "s1").touch()
     with pytest.raises(NotSaved):
         world.discard(["s1"])

@@ -22,7 +22,7 @@ from perdure.session.layouts import LAYOUTS, Home, homes
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any, Self, TypeVar
 
     T = TypeVar("T")
@@ -42,9 +42,10 @@ CREATE TABLE session (
     program TEXT, home TEXT, folder TEXT, path TEXT, id TEXT,
     title TEXT, preview TEXT, messages INTEGER, created INTEGER, active INTEGER,
     waits INTEGER, recorded TEXT, cwd TEXT, project TEXT, size INTEGER, problem TEXT, lock TEXT,
-    stamp INTEGER, state BLOB
+    stamp INTEGER, has_text INTEGER
 );
-CREATE INDEX stamps ON session (home, program, folder, path, stamp);
+CREATE TABLE reading (session INTEGER PRIMARY KEY, state BLOB);
+CREATE INDEX stamps ON session (home, program, folder, path, stamp, has_text);
 CREATE INDEX newest ON session (active, id);
 CREATE INDEX ids ON session (id);
 CREATE TABLE entry (key INTEGER PRIMARY KEY, session INTEGER, id TEXT);
@@ -61,7 +62,7 @@ the number of its text in `said`: so the newest are found first, and those since
 class Row(
     namedtuple(
         "Row",
-        "program id path home title preview messages created active recorded waits cwd project size problem"
+        "program id path title preview messages created active recorded waits cwd project size problem"
         " lock key",
     )
 ):
@@ -72,7 +73,6 @@ class Row(
     program: str
     id: str
     path: str
-    home: str
     title: str
     preview: str
     messages: int
@@ -102,6 +102,25 @@ class Row(
         if recorded == "active" and holder_at(self.lock) is None:
             return when_dead
         return recorded
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What is for others to know, by its name in JSON."""
+        return {
+            "program": self.program,
+            "id": self.id,
+            "title": self.title,
+            "preview": self.preview,
+            "messages": self.messages,
+            "created": stamp(self.created),
+            "last_active": stamp(self.active),
+            "status": self.status,
+            "cwd": self.cwd,
+            "project": self.project,
+            "path": self.path,
+            "size": self.size,
+            "problem": self.problem,
+        }
 
 
 class Hit(namedtuple("Hit", "row entry role at snippet")):
@@ -164,9 +183,10 @@ class Catalog:
 
     # --- questions --------------------------------------------------------------------------------------
 
-    def catch_up(self, scope: Scope, progress: Progress | None = None) -> list[str]:
-        """Learn what changed in the scope. Returns why a home could not be looked at, a sentence each."""
-        return self._mended(lambda: self._catch_up(scope, progress))
+    def catch_up(self, scope: Scope, progress: Progress | None = None, *, text: bool = False) -> list[str]:
+        """Learn what changed in the scope; with `text`, also what is said there, which a search needs and no
+        listing pays for. Returns why a home could not be looked at, a sentence each."""
+        return self._mended(lambda: self._catch_up(scope, progress, text))
 
     def rows(self, scope: Scope, *, status: str = "", limit: int = 0) -> list[Row]:
         """The sessions of a scope, the last talked in first; all of them if `limit` is 0."""
@@ -188,7 +208,7 @@ class Catalog:
         from perdure.session.query import expression
 
         words = expression(query)
-        return self._answered(scope, lambda: self._search(scope, words, role, since, limit))
+        return self._answered(scope, lambda: self._search(scope, words, role, since, limit), text=True)
 
     def short(self, id: str) -> str:
         """The beginning of an id that no other known one has, and that is not too short to be recognised."""
@@ -208,25 +228,20 @@ class Catalog:
         found = self._db.execute(
             f"SELECT {_COLUMNS} FROM session WHERE {where} ORDER BY active DESC, id DESC LIMIT {most}", values
         )
-        rows = list(map(_row, found))
+        rows = _rows(found)
         if status:
             rows = [row for row in rows if row.status == status]
         return rows[:limit] if limit else rows
 
     def _search(self, scope: Scope, words: str, role: str, since: int, limit: int) -> tuple[list[Hit], int]:
         where, values = self._where(scope)
-        in_scope = {key for (key,) in self._db.execute(f"SELECT key FROM session WHERE {where}", values)}
-        newest_first = self._db.execute(
-            "SELECT rowid, session, role FROM said WHERE said MATCH ? AND rowid >= ? ORDER BY rowid DESC",
-            (words, since << KEY_BITS),
+        newest = self._db.execute(
+            "SELECT said.rowid, key FROM said JOIN session ON key = said.session"
+            f" WHERE said MATCH ? AND said.rowid >= ? AND ? IN ('', role) AND {where}"
+            f" ORDER BY said.rowid DESC LIMIT {MOST_RANKED}",
+            (words, since << KEY_BITS, role, *values),
         )
-        session_of: dict[int, int] = {}
-        for key, session, spoken in newest_first:
-            if session in in_scope and role in ("", spoken):
-                session_of[key] = session
-                if len(session_of) == MOST_RANKED:
-                    break
-        newest_first.close()
+        session_of: dict[int, int] = dict(newest)
         if not session_of:
             return [], 0
         best: dict[int, int] = {}
@@ -248,7 +263,7 @@ class Catalog:
             (query.MARK, query.UNMARK, words, key),
         ).fetchone()
         row = self._db.execute(f"SELECT {_COLUMNS} FROM session WHERE key = ?", (session,)).fetchone()
-        return Hit(_row(row), entry, role, key >> KEY_BITS, query.readable(snippet))
+        return Hit(_rows([row])[0], entry, role, key >> KEY_BITS, query.readable(snippet))
 
     def _where(self, scope: Scope) -> tuple[str, list[str | bytes]]:
         clauses: list[str] = ["0"]
@@ -266,14 +281,14 @@ class Catalog:
 
     # --- catching up ------------------------------------------------------------------------------------
 
-    def _catch_up(self, scope: Scope, progress: Progress | None) -> list[str]:
+    def _catch_up(self, scope: Scope, progress: Progress | None, text: bool) -> list[str]:
         problems: list[str] = []
         changed: list[Change] = []
         gone: list[tuple[Home, str]] = []
         now = time.time_ns()  # before anything is looked at: what changes from here on has a later time
         for home in scope.homes:
             folder = scope.folder(home)
-            known = self._known(home, folder)
+            known = self._known(home, folder, text)
             try:
                 for name, path, status, other in listing.places(home, folder):
                     if known.pop(path, None) != listing.stamp(status, other) or status is None:
@@ -287,13 +302,15 @@ class Catalog:
         if changed or gone:
             from perdure.session.indexing import Indexing
 
-            Indexing(self._db, now).bring_up_to_date(changed, gone, progress)
+            Indexing(self._db, now, text).bring_up_to_date(changed, gone, progress)
         return problems
 
-    def _known(self, home: Home, folder: str) -> dict[str, int]:
+    def _known(self, home: Home, folder: str, text: bool) -> dict[str, int]:
+        """The stamp of each session; 0 for one of which not all is known that is asked for."""
+        stamp = "stamp * has_text" if text else "stamp"
         inside = " AND folder = ?" if folder else ""
         values = [home.path, home.program, *([folder] if folder else [])]
-        statement = f"SELECT path, stamp FROM session WHERE home = ? AND program = ?{inside}"
+        statement = f"SELECT path, {stamp} FROM session WHERE home = ? AND program = ?{inside}"
         known: dict[str, int] = dict(self._db.execute(statement, [*map(storable, values)]))
         for odd in [path for path in known if type(path) is not str]:
             known[readable(odd)] = known.pop(odd)
@@ -323,11 +340,11 @@ class Catalog:
         self.notice = f"The catalog {self.path} cannot be used ({error}), so every session is read"
         return _prepared(sqlite3.connect(":memory:", isolation_level=None))
 
-    def _answered(self, scope: Scope, question: Callable[[], T]) -> T:
+    def _answered(self, scope: Scope, question: Callable[[], T], *, text: bool = False) -> T:
         """Ask, and if the answer shows that the catalog is damaged, ask a new one."""
 
         def anew() -> T:
-            self._catch_up(scope, None)
+            self._catch_up(scope, None, text)
             return question()
 
         return self._mended(question, anew)
@@ -339,6 +356,12 @@ class Catalog:
             self._db.close()
             self._db = self._in_memory(error) if _is_passing(error) else self._anew()
             return (again or work)()
+
+
+def stamp(milliseconds: int) -> str:
+    """2026-01-31T09:05:00.123Z"""
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest:03d}Z"
 
 
 _SHORTEST = 8
@@ -372,12 +395,12 @@ def readable(stored: str | bytes) -> str:
     return stored if isinstance(stored, str) else stored.decode("utf-8", "surrogatepass")
 
 
-def _row(columns: Sequence[Any]) -> Row:
-    row = Row._make(columns)
-    for each in (row.path, row.cwd):
-        if type(each) is not str:
-            return Row._make(readable(each) if type(each) is bytes else each for each in columns)
-    return row
+def _rows(found: Iterable[Sequence[Any]]) -> list[Row]:
+    rows = [*map(Row._make, found)]
+    for at, row in enumerate(rows):
+        if type(row.path) is not str or type(row.cwd) is not str:
+            rows[at] = Row._make(readable(each) if type(each) is bytes else each for each in row)
+    return rows
 
 
 def _condition(home: Home, cwd: str) -> tuple[str, str] | None:

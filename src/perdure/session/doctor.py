@@ -16,6 +16,9 @@ from perdure.session import tree
 from perdure.session.entry import Entry
 from perdure.session.stores import Found, Problem, Repaired, Store
 
+REPAIR = "A repair "
+"""How the sentence begins that says what a repair would do."""
+
 
 class Diagnosis(NamedTuple):
     ref: Found
@@ -25,6 +28,10 @@ class Diagnosis(NamedTuple):
     """What can be read, and so what a repair keeps."""
     remedy: str
     """What a repair would do, or why there is none, in a sentence; empty where nothing is wrong."""
+
+    @property
+    def is_repairable(self) -> bool:
+        return self.remedy.startswith(REPAIR)
 
     @property
     def messages(self) -> int:

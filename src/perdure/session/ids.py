@@ -99,6 +99,9 @@ def file_name(id: str) -> str:
     return f"x-{hashlib.sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
+_SEVERAL = {"Entry": "entries"}
+
+
 def resolve(text: str, known: Iterable[str], what: str = "Session") -> str:
     """The one id of `known` that is `text` or begins with it."""
     if not isinstance(text, str):
@@ -110,7 +113,7 @@ def resolve(text: str, known: Iterable[str], what: str = "Session") -> str:
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise Ambiguous(text, matches)
+        raise Ambiguous(text, matches, _SEVERAL.get(what, "sessions"))
     import difflib  # only a miss pays for it
 
     raise NotFound(what, text, difflib.get_close_matches(text[:128], ids, n=3, cutoff=0.4))

@@ -33,7 +33,7 @@ from perdure.session.entry import (
 from perdure.session.layouts import Home
 from perdure.session.query import searchable
 from perdure.session.record import REFUSED
-from perdure.session.stores import Cursor, Found, Header, Page, files, open_store
+from perdure.session.stores import Cursor, Found, Header, Page, open_store
 from perdure.session.stores.file_store import FileStore
 from perdure.session.stores.jsonl import JsonlStore
 from perdure.session.summary import Summary, Tally, milliseconds
@@ -66,6 +66,7 @@ class Known(NamedTuple):
 
     key: int
     stamp: int
+    has_text: bool
     state: bytes | None
 
 
@@ -83,10 +84,11 @@ class Learnt(NamedTuple):
 
 
 class Indexing:
-    def __init__(self, db: sqlite3.Connection, now: int) -> None:
-        """`now` is when the files were looked at, or before."""
+    def __init__(self, db: sqlite3.Connection, now: int, text: bool) -> None:
+        """`now` is when the files were looked at, or before; `text` whether what is said is wanted too."""
         self._db = db
         self._now = now
+        self._text = text
         self._stores: dict[Home, FileStore] = {}
 
     def bring_up_to_date(
@@ -99,6 +101,7 @@ class Indexing:
                 for home, path in gone:
                     if known := self._known(home, path):
                         self._forget_entries(known.key)
+                        self._db.execute("DELETE FROM reading WHERE session = ?", (known.key,))
                         self._db.execute("DELETE FROM session WHERE key = ?", (known.key,))
                 gone = ()
                 texts = _Texts(self._db)
@@ -125,22 +128,25 @@ class Indexing:
         home, name, path, status, other = change
         stamp = listing.stamp(status, other)
         known = self._known(home, path)
-        if known and known.stamp == stamp and stamp:
+        lacks_text = self._text and not (known and known.has_text)
+        if known and known.stamp == stamp and stamp and not lacks_text:
             return  # somebody else was here
         ref = Found(listing.namer(home.program)(name), path)
         try:
-            learnt = self._learn(home, ref, status, stamp, known)
+            learnt = self._learn(home, ref, status, stamp, None if lacks_text else known)
         except (PerdureError, OSError, RecursionError) as error:
             learnt = _unreadable(error)
-        key = self._write(home, ref, status, self._to_keep(learnt, stamp, status, other), known, learnt)
+        has_text = self._text or bool(known and known.has_text)  # once it is there, it stays up to date
+        kept = self._to_keep(learnt, stamp, status, other)
+        key = self._write(home, ref, status, {"stamp": kept, "has_text": has_text}, known, learnt)
         if not learnt.is_more and known:
             self._forget_entries(key)
-        texts.add(key, path, learnt.entries)
+        texts.add(key, path, learnt.entries, has_text)
 
     def _known(self, home: Home, path: str) -> Known | None:
         values = [home.path, home.program, os.path.dirname(path), path]
         row = self._db.execute(
-            "SELECT key, stamp, state FROM session"
+            "SELECT key, stamp, has_text, state FROM session LEFT JOIN reading ON reading.session = key"
             " WHERE home = ? AND program = ? AND folder = ? AND path = ?",
             [*map(storable, values)],
         ).fetchone()
@@ -171,7 +177,7 @@ class Indexing:
             return None
         if not grew and stamp != state.stamp and cursor.offset > _CHECKED:
             return None  # something else is different, and perhaps not in the part that is checked
-        if _check(store, ref, cursor.offset) != state.check:
+        if _check(ref.path, cursor.offset) != state.check:
             return None
         try:
             page = store.read(ref, cursor)
@@ -213,12 +219,18 @@ class Indexing:
         return stamp if learnt.lock and self._now - max(times, default=0) > _SETTLED else 0
 
     def _write(
-        self, home: Home, ref: Found, status: Status, stamp: int, known: Known | None, learnt: Learnt
+        self,
+        home: Home,
+        ref: Found,
+        status: Status,
+        columns: dict[str, Any],
+        known: Known | None,
+        learnt: Learnt,
     ) -> int:
         summary = learnt.summary
         mtime = status.st_mtime_ns // 10**6 if status else 0
         created = milliseconds(summary.created) or max(0, mtime)
-        columns: dict[str, Any] = {
+        columns |= {
             "program": home.program,
             "home": home.path,
             "folder": os.path.dirname(ref.path),
@@ -236,17 +248,19 @@ class Indexing:
             "size": status.st_size if status else 0,
             "problem": summary.problem,
             "lock": learnt.lock,
-            "stamp": stamp,
-            "state": msgspec.json.encode(learnt.state) if learnt.state else None,
         }
         values = [storable(each) if isinstance(each, str) else each for each in columns.values()]
         if known:
+            key = known.key
             named = ", ".join(f"{name} = ?" for name in columns)
-            self._db.execute(f"UPDATE session SET {named} WHERE key = ?", [*values, known.key])
-            return known.key
-        marks = ", ".join("?" * len(columns))
-        done = self._db.execute(f"INSERT INTO session ({', '.join(columns)}) VALUES ({marks})", values)
-        return int(done.lastrowid or 0)
+            self._db.execute(f"UPDATE session SET {named} WHERE key = ?", [*values, key])
+        else:
+            marks = ", ".join("?" * len(columns))
+            done = self._db.execute(f"INSERT INTO session ({', '.join(columns)}) VALUES ({marks})", values)
+            key = int(done.lastrowid or 0)
+        state = msgspec.json.encode(learnt.state) if learnt.state else None
+        self._db.execute("INSERT OR REPLACE INTO reading (session, state) VALUES (?, ?)", (key, state))
+        return key
 
     def _forget_entries(self, key: int) -> None:
         keys = self._db.execute("SELECT key FROM entry WHERE session = ?", (key,)).fetchall()
@@ -277,7 +291,7 @@ def _learnt(
 ) -> Learnt:
     state = None
     if isinstance(store, JsonlStore) and not problems and page.cursor.line >= 0:
-        state = State(stamp, page.cursor, _check(store, ref, page.cursor.offset), tally)
+        state = State(stamp, page.cursor, _check(ref.path, page.cursor.offset), tally)
     return Learnt(tally.summary(page.header, problems), entries, is_more, state, store.lock_path(ref))
 
 
@@ -286,11 +300,14 @@ def _unreadable(error: Exception) -> Learnt:
     return Learnt(Tally().summary(Header("", ""), [message]), (), False, None, "")
 
 
-def _check(store: FileStore, ref: Found, end: int) -> int:
+def _check(path: str, end: int) -> int:
     """A checksum of a file's last bytes before `end`."""
     start = max(0, end - _CHECKED)
-    with files.open_to_read(store.root, store.relative(ref)) as file:
-        return crc32(os.pread(file.fileno(), end - start, start))
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return crc32(os.pread(file, end - start, start))
+    finally:
+        os.close(file)
 
 
 # --- text ---------------------------------------------------------------------------------------------
@@ -305,13 +322,13 @@ class _Texts:
         self._rows: dict[int, tuple[int, str | bytes, str, str]] = {}
         self.size = 0
 
-    def add(self, session: int, path: str, entries: Iterable[Entry]) -> None:
+    def add(self, session: int, path: str, entries: Iterable[Entry], with_text: bool) -> None:
         own = (crc32(path.encode("utf-8", "surrogatepass")) & 0xFFF) << 8
         for number, entry in enumerate(entries):
             key = min(milliseconds(entry.timestamp), _LATEST) << KEY_BITS | own | number & 0xFF
             while key in self._rows:
                 key += 1
-            role, text = _said(entry)
+            role, text = _said(entry) if with_text else ("", "")
             text = searchable(text) if text else ""
             self.size += len(text) + 100
             self._rows[key] = session, storable(entry.id), role, text

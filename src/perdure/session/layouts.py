@@ -128,11 +128,11 @@ def home_of(name: str) -> str:
 def homes() -> list[Home]:
     """Every home on this machine in which there may be sessions. A workspace is known by the list that
     cortext keeps, one path a line, or by being around us."""
-    found: dict[Home, None] = {}
+    found: dict[tuple[str, str], Home] = {}
     for name, layout in LAYOUTS.items():
         for path in _workspaces(layout.marker) if layout.marker else [home_of(name)]:
-            found[Home(name, path)] = None
-    return list(found)
+            found.setdefault((name, os.path.realpath(path)), Home(name, path))
+    return list(found.values())
 
 
 def _workspaces(marker: str) -> Iterator[str]:

@@ -19,8 +19,8 @@ MARK, UNMARK = "\x02", "\x03"
 
 _PART = re.compile(r'"([^"]*)"?(\*?)|([^\s"]+)')
 _UNSPACED = re.compile(
-    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
-    "\U00020000-\U0003ffff])"
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003ffff]+"
 )
 _SEPARATOR = "\u200b"  # no word for the index, and no width on a screen
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
@@ -40,10 +40,15 @@ def expression(query: str) -> str:
 
 def searchable(text: str) -> str:
     """Text as it stands in the index, and in which a snippet is cut."""
-    if text.isascii():
-        return _CONTROL.sub(" ", text)
-    text = text.encode("utf-8", "replace").decode("utf-8")
-    return _UNSPACED.sub(rf"\1{_SEPARATOR}", _CONTROL.sub(" ", text))
+    if (
+        not text.replace("\n", "").replace("\t", "").isprintable()
+    ):  # which costs nothing, and the next line some
+        text = _CONTROL.sub(" ", text).encode("utf-8", "replace").decode("utf-8")
+    return text if text.isascii() else _UNSPACED.sub(_apart, text)
+
+
+def _apart(run: re.Match[str]) -> str:
+    return _SEPARATOR.join(["", *run[0], ""])
 
 
 def readable(snippet: str) -> str:

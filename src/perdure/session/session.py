@@ -186,7 +186,8 @@ class Session:
                 shared.append(new(label, id=ids.new_id(), parent_id=parent, timestamp=moment))
                 parent = shared[-1].id
         facts = {name: value for name, value in self._header.facts.items() if name != "status"}
-        header = Header("", moment, parent_session=self.ref.path or self.id, facts=facts)
+        # It stays with its project, wherever it is forked from.
+        header = Header("", moment, self._header.cwd, self.ref.path or self.id, facts)
         return _created(self.store, header, shared)
 
     def reload(self) -> None:

@@ -116,7 +116,7 @@ _NOT_SHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 def one_line(text: str) -> str:
     """Fit to be shown: no line break, no escape sequence, nothing that turns the reading direction."""
-    shown = _NOT_SHOWN.sub("", " ".join(text[: 20 * LONGEST].split()))
+    shown = _NOT_SHOWN.sub("", " ".join(text.lstrip()[: 5 * LONGEST].split()))
     shown = shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
     return shown.encode("utf-8", "replace").decode("utf-8")
 

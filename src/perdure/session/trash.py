@@ -176,12 +176,34 @@ def expire(
         age = (today - deleted) / timedelta(days=1)
         return age > days or age == days == 0
 
-    return _remove_for_good(home, is_over, private)
+    return remove_for_good(home, is_over, private=private)
 
 
-def empty(home: str, *, private: bool = True) -> list[Trashed]:
-    """Delete for good all there is, whatever its age. Returns what is gone."""
-    return _remove_for_good(home, lambda _: True, private)
+def remove_for_good(
+    home: str, chosen: Callable[[Trashed], bool] = lambda _: True, *, private: bool = True
+) -> list[Trashed]:
+    """Delete for good what is chosen, or all there is, whatever its age. Returns what is gone.
+
+    Under the lock they only lose their names, which takes no time; what has none is nobody's.
+    """
+    if not files.names(home, _TRASH):
+        return []
+    with _changing(home, private):
+        found = [each for each in listed(home) if chosen(each) and not _is_half_deleted(home, each)]
+        going: dict[str, Trashed | None] = {each.folder: each for each in found}
+        going |= {name: None for name in files.names(home, _TRASH) if _is_left_over(home, name)}
+        dying = []
+        for name, trashed in going.items():
+            with contextlib.suppress(NotSaved):
+                is_dying = name.startswith(folders.DYING)
+                dying.append((_in(name) if is_dying else folders.condemn(home, _in(name)), trashed))
+    gone = []
+    for name, trashed in dying:
+        with contextlib.suppress(NotSaved):
+            folders.remove_tree(home, name)
+            if trashed:
+                gone.append(trashed)
+    return gone
 
 
 # --- the lock, and what is done under it ------------------------------------------------------------
@@ -251,28 +273,6 @@ def _remove_if_empty(home: str, folder: str) -> None:
     with contextlib.suppress(OSError, PerdureError):
         if not _sessions_own(home, folder):
             folders.remove_tree(home, _in(folder))
-
-
-def _remove_for_good(home: str, chosen: Callable[[Trashed], bool], private: bool) -> list[Trashed]:
-    """Under the lock they only lose their names, which takes no time; what has none is nobody's."""
-    if not files.names(home, _TRASH):
-        return []
-    with _changing(home, private):
-        found = [each for each in listed(home) if chosen(each) and not _is_half_deleted(home, each)]
-        going: dict[str, Trashed | None] = {each.folder: each for each in found}
-        going |= {name: None for name in files.names(home, _TRASH) if _is_left_over(home, name)}
-        dying = []
-        for name, trashed in going.items():
-            with contextlib.suppress(NotSaved):
-                is_dying = name.startswith(folders.DYING)
-                dying.append((_in(name) if is_dying else folders.condemn(home, _in(name)), trashed))
-    gone = []
-    for name, trashed in dying:
-        with contextlib.suppress(NotSaved):
-            folders.remove_tree(home, name)
-            if trashed:
-                gone.append(trashed)
-    return gone
 
 
 def _is_half_deleted(home: str, trashed: Trashed) -> bool:

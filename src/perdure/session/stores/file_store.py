@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -20,6 +21,8 @@ from perdure.session.layouts import LAYOUTS
 from perdure.session.stores import START, Cursor, Durability, Found, Page, files
 from perdure.session.stores.lock import Lock, holder
 from perdure.session.trash import Trashed
+
+_UNPLAIN = re.compile(r"(^|[\\/])(\.|[\\/]|$)")  # a step that is empty, or begins with a dot
 
 
 class FileStore(ABC):
@@ -34,6 +37,7 @@ class FileStore(ABC):
             raise UsageError(f"Unknown durability {durability!r}", "it is 'power' or 'process'")
         self.home = home
         self.root = root
+        self._prefix = os.path.join(root, "")
         self.durability = durability
         self._cwd = cwd
 
@@ -115,6 +119,11 @@ class FileStore(ABC):
             )
         ]
 
+    def remove_for_good(self, chosen: Callable[[Trashed], bool]) -> Sequence[Trashed]:
+        """Delete for good what was deleted and is chosen. Returns what is gone."""
+        homes = self._homes()
+        return [gone for home in homes for gone in trash.remove_for_good(home, chosen, private=self.private)]
+
     def _find_deleted(self, text: str) -> tuple[str, Trashed]:
         homes = self._homes()
         for home in homes[:-1]:
@@ -129,7 +138,9 @@ class FileStore(ABC):
 
     def relative(self, ref: Found) -> str:
         """The session's file as named from the root. Whatever a caller calls a session, it is in there."""
-        relative = os.path.relpath(ref.path, self.root)
+        relative = ref.path.removeprefix(self._prefix)
+        if relative == ref.path or _UNPLAIN.search(relative):  # else it is spelt as a listing spells it
+            relative = os.path.relpath(ref.path, self.root)
         try:
             inside = relative.split(os.sep)[0] != os.pardir and relative.count(os.sep) <= self.depth
             if inside and b"\0" not in os.fsencode(relative):

@@ -80,6 +80,8 @@ class PiStore(JsonlStore):
         below = [name for name in files.names(self.root, "") if not name.endswith(".jsonl")]
         places = ("", *(os.path.join(name, "") for name in sorted(below)))
         homes = dict.fromkeys(os.path.join(*self._place(place)) for place in places)
+        if self._by_project:  # also where no project is left
+            homes[os.path.join(os.path.dirname(self._real_root), "")] = None
         return [home for home in homes if os.path.isdir(os.path.join(home, "trash"))] or list(homes)[:1]
 
     def _place(self, relative: str) -> tuple[str, str]:
