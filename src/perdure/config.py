@@ -27,6 +27,12 @@ def cache(name: str) -> str:
     return os.path.join(root, "perdure", name)
 
 
+def as_typed(path: str) -> str:
+    """A path as its user would type it: what is in their home begins with `~`."""
+    own = os.path.join(os.path.expanduser("~"), "")
+    return f"~{os.sep}{path[len(own) :]}" if path.startswith(own) and own != os.sep else path
+
+
 def nearest(marker: str) -> str:
     """The nearest folder, from the current one upwards, that holds a folder of this name."""
     found = above(marker)

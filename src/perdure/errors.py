@@ -17,7 +17,10 @@ names the file and the cause, `hint` says what to do next, `exit_code` is the pr
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+
+TYPE_CHECKING = False  # typing's own constant would cost its import
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class PerdureError(Exception):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure import __version__
+from perdure import __version__, registry
+from perdure.front.commands import SESSIONS, SHELLS
 from tests.needs import needs, needs_tool
 
 BIN = Path(sys.executable).parent
@@ -28,6 +29,9 @@ def main_after(setup: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The program's `main` in a new process whose `_run` does what `setup` says."""
     code = f"import sys\nfrom perdure.programs import pi\n{setup}\npi._run = run\nsys.exit(pi.main())"
     return run(sys.executable, "-c", code, *arguments)
+
+
+ANSWERED = [["--version"], ["--help"], ["sessions"], ["sessions", "ls", "--help"], ["completion", "bash"]]
 
 
 @pytest.mark.parametrize("name", ["pi", "perdure"])
@@ -64,10 +68,12 @@ def test_version_loads_nothing_but_the_package():
 @pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"], ["--help", "--version"]])
 def test_help_says_what_this_is_and_how_to_use_it(arguments):
     """With no arguments too: a first-time user sees what there is, not silence."""
-    answer = pi(*arguments)
+    answer = run(BIN / "perdure", *arguments)
     assert (answer.returncode, answer.stderr) == (0, "")
     assert answer.stdout.startswith(f"Perdure {__version__}: conversations with AI agents that last.\n")
-    assert "usage: pi [--help]" in answer.stdout
+    assert "usage: perdure [--help]" in answer.stdout
+    assert "`perdure sessions --help`" in answer.stdout
+    assert max(map(len, answer.stdout.splitlines())) < 80
 
 
 def test_the_example_in_the_help_runs(home):
@@ -89,7 +95,7 @@ def test_an_unknown_argument_is_named_in_one_sentence(arguments):
     answer = pi(*arguments)
     assert (answer.returncode, answer.stdout) == (2, "")
     assert answer.stderr == (
-        "pi: unknown argument '--frobnicate': run `pi --help` to see what this release can do\n"
+        "pi: unknown argument '--frobnicate'; run `pi --help` to see what this release can do\n"
     )
 
 
@@ -104,6 +110,67 @@ def test_a_strange_argument_cannot_break_the_sentence(argument):
     assert len(answer.stderr) < 400
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["sesions"], "unknown argument 'sesions': did you mean sessions? run `pi --help` to see what"),
+        (["sessions", "sho"], "unknown verb 'sho': did you mean show? run `pi sessions --help`"),
+        (["sessions", "frobnicate"], "unknown verb 'frobnicate'; run `pi sessions --help`"),
+        (["sessions", "--all"], "unknown verb '--all'; run `pi sessions --help`"),
+        (["sessions", "ls", "--lmit"], "unknown option '--lmit': did you mean --limit? run `pi sessions ls"),
+        (["sessions", "show"], "ID is missing; run `pi sessions show --help`"),
+        (["completion"], "SHELL is missing; run `pi completion --help`"),
+        (["completion", "fsh"], "'fsh' is none of bash, zsh, fish: did you mean fish? run `pi completion"),
+    ],
+)
+def test_g_5_wrong_usage_is_one_sentence_and_what_to_run(arguments, sentence):
+    """No usage dump, no traceback; a near miss is named."""
+    answer = pi(*arguments)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.startswith(f"pi: {sentence}")
+    assert answer.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["sessions"], ["sessions", "--help"], ["sessions", "-h", "x"]])
+def test_the_verbs_are_listed(arguments):
+    """Each with what it does, under the name the program was called by."""
+    answer = run(BIN / "perdure", *arguments)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout.startswith("usage: perdure sessions VERB")
+    for verb, command in SESSIONS.items():
+        assert f"  {verb} " in answer.stdout
+        assert command.summary in answer.stdout
+
+
+@pytest.mark.parametrize("verb", SESSIONS)
+def test_every_verb_has_help_and_a_function(verb):
+    """Usage, options and examples; and the table names what there is."""
+    answer = pi("sessions", verb, "--help")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout.startswith(f"usage: pi sessions {verb} ")
+    assert "--json" in answer.stdout
+    assert f"\n  pi sessions {verb}" in answer.stdout.partition("examples:")[2]
+    assert callable(registry.load(SESSIONS[verb].runs))
+
+
+def test_a_verb_is_run_and_its_exit_code_is_the_programs(home):
+    """0 when it is done, 3 when nothing is there, the hint on stderr."""
+    done = pi("sessions", "ls", "--all", "--json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, [])
+    missing = pi("sessions", "show", "5f0c")
+    assert (missing.returncode, missing.stdout) == (3, "")
+    assert missing.stderr.startswith("pi: Session not found: 5f0c; ")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_prints_the_code_for_a_shell(shell):
+    """Both names of the program are completed by it."""
+    answer = pi("completion", shell)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "pi" in answer.stdout.split()
+    assert "perdure" in answer.stdout.split()
+
+
 def test_an_error_is_one_sentence_with_its_hint_and_its_exit_code():
     """Whatever a user can cause is told once, without a traceback."""
     answer = main_after(
@@ -112,6 +179,16 @@ def test_an_error_is_one_sentence_with_its_hint_and_its_exit_code():
     )
     assert (answer.returncode, answer.stdout) == (3, "")
     assert answer.stderr == "perdure: Session not found: x; nearest: y, z\n"
+
+
+def test_an_error_cannot_break_its_sentence():
+    """Names of files and ids come from anywhere: what a terminal would obey is spelled out."""
+    answer = main_after(
+        "from perdure.errors import Unreadable\n"
+        "def run(name, arguments): raise Unreadable('a\\x1b[2J\\nb\\u202e', 'it is \\ud800')"
+    )
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == "perdure: Cannot read a\\x1b[2J b\\u202e: it is \\ud800\n"
 
 
 def test_a_defect_still_shows_its_traceback():
@@ -127,22 +204,24 @@ def test_ctrl_c_ends_quietly_with_130():
     assert (answer.returncode, answer.stdout, answer.stderr) == (130, "", "")
 
 
-def test_a_reader_that_left_is_no_error():
+@pytest.mark.parametrize("arguments", ANSWERED)
+def test_a_reader_that_left_is_no_error(arguments):
     """`pi --help | head -0`: no traceback, and the code other programs have then."""
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        answer = pi("--help", stdout=writing)
+        answer = pi(*arguments, stdout=writing)
     finally:
         os.close(writing)
     assert (answer.returncode, answer.stderr) == (141, "")
 
 
 @needs("/dev/full", given=os.path.exists("/dev/full"))
-def test_output_that_cannot_be_written_is_a_failure():
+@pytest.mark.parametrize("arguments", ANSWERED)
+def test_output_that_cannot_be_written_is_a_failure(arguments):
     """A full disk must not look like success."""
     with open("/dev/full", "w") as full:
-        answer = pi("--help", stdout=full)
+        answer = pi(*arguments, stdout=full)
     assert answer.returncode == 1
     assert answer.stderr == "pi: the output could not be written: No space left on device\n"
 
@@ -152,6 +231,7 @@ def test_output_that_cannot_be_written_is_a_failure():
     ("command", "code", "stderr"),
     [
         ('"$0" --version >&-', 1, "pi: the output could not be written: standard output is closed\n"),
+        ('"$0" sessions >&-', 1, "pi: the output could not be written: standard output is closed\n"),
         ('"$0" --wrong 2>&-', 2, ""),
         ('"$0" --wrong >&- 2>&-', 2, ""),
     ],

@@ -2,7 +2,8 @@
 
 Two promises hold for everything that starts here. `--version` loads nothing but this package, because
 shells and editors ask it at every start. And whatever goes wrong is told once, in one sentence on
-stderr, with the exit code that scripts rely on: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+stderr, with the exit code that scripts rely on: 0 done, 1 failed, 2 wrong usage, 3 not found,
+4 held by another process, 130 interrupted.
 """
 
 import sys
@@ -11,25 +12,38 @@ from perdure import __version__
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from perdure.errors import UsageError
+    from perdure.front.commands import Command
 
 HELP = """\
 Perdure {version}: conversations with AI agents that last.
 
-usage: {name} [--help] [--version]
+usage: {name} [--help] [--version] COMMAND [...]
+
+{commands}
 
   -h, --help    show this text
   --version     show the version
 
-The conversation itself comes in a later release. What works today is the session engine, as a
-Python library: append-only sessions that survive crashes, in the original pi's file layout.
+`{name} sessions` works on the sessions of pi, Aurora, Soleur, Sibyl and
+Cortext, where those programs keep them; `{name} sessions --help` says what
+it can do. The conversation itself comes in a later release.
+
+The session engine is also a Python library: append-only sessions that
+survive crashes.
 
     from perdure import SessionManager
     sessions = SessionManager()
     session_id = sessions.create_session()
     print(session_id, len(sessions.list_sessions()))
 """
-
+COMMANDS = {
+    "sessions": "find, read and keep conversations",
+    "completion": "complete commands, options and ids in bash, zsh or fish",
+}
+FLAGS = ("-h", "--help", "--version")
 READER_LEFT = 141  # what a shell reports for any program whose pipe was closed by the reader
 
 
@@ -40,34 +54,90 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         return _run(name, sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:
         return 130
-    except _OutputLost as lost:
-        _detach_stdout()
-        if isinstance(lost.cause, BrokenPipeError):
-            return READER_LEFT
-        _complain(f"{name}: the output could not be written: {lost.cause.strerror or lost.cause}")
-        return 1
     except Exception as error:
         from perdure.errors import PerdureError
+        from perdure.front.output import Output, OutputLost
+        from perdure.front.visible import one_line
 
+        out = Output()
+        if isinstance(error, OutputLost):
+            out.abandon()
+            if isinstance(error.cause, BrokenPipeError):
+                return READER_LEFT
+            reason = error.cause.strerror or str(error.cause)
+            out.note(one_line(f"{name}: the output could not be written: {reason}"))
+            return 1
         if not isinstance(error, PerdureError):
             raise
-        _complain(f"{name}: {error.message}" + (f"; {error.hint}" if error.hint else ""))
+        between = " " if error.message.endswith("?") else "; " if error.hint else ""
+        out.note(one_line(f"{name}: {error.message}{between}{error.hint}"))
         return error.exit_code
 
 
 def _run(name: str, arguments: "Sequence[str]") -> int:
+    match [*arguments]:
+        case ["--version"]:
+            return _show_version(name)
+        case ["sessions", *words]:
+            return _sessions(words, f"{name} sessions")
+        case ["completion", *words]:
+            from perdure.front.commands import COMPLETION
+
+            return _call(COMPLETION, words, name)
+        case ["complete", *words]:  # asked by the scripts of `completion`
+            from perdure.front.completion import complete
+            from perdure.front.output import Output
+
+            return complete(words, COMMANDS, Output())
     for argument in arguments:
-        if argument not in ("-h", "--help", "--version"):
-            shown = argument if len(argument) <= 60 else argument[:57] + "..."
-            _complain(
-                f"{name}: unknown argument {shown!r}: run `{name} --help` to see what this release can do"
-            )
-            return 2
-    if list(arguments) == ["--version"]:
-        _show(f"{name} {__version__}\n")
-    else:
-        _show(HELP.format(name=name, version=__version__))
+        if argument not in FLAGS and argument not in COMMANDS:
+            hint = f"run `{name} --help` to see what this release can do"
+            raise _unknown("argument", argument, [*COMMANDS, *FLAGS], hint)
+    commands = "\n".join(f"  {command:12}  {summary}" for command, summary in COMMANDS.items())
+    return _show(HELP.format(name=name, version=__version__, commands=commands))
+
+
+def _sessions(words: "Sequence[str]", program: str) -> int:
+    from perdure.front.command_line import asks_for_help, help_of_all
+    from perdure.front.commands import SESSIONS
+
+    if words and words[0] in SESSIONS:
+        return _call(SESSIONS[words[0]], words[1:], program)
+    if words and not asks_for_help(words):
+        raise _unknown("verb", words[0], SESSIONS, f"run `{program} --help`")
+    return _show(help_of_all(SESSIONS, program))
+
+
+def _call(command: "Command", words: "Sequence[str]", program: str) -> int:
+    from perdure import registry
+    from perdure.front.command_line import asks_for_help, help_of, parse
+    from perdure.front.output import Output
+
+    if asks_for_help(words):
+        return _show(help_of(command, program, Output().columns))
+    options = parse(command, words, program)
+    out = Output(json=getattr(options, "json", False), program=program.split()[0])
+    try:
+        code: int = registry.load(command.runs)(options, out)
+    finally:
+        out.flush()
+    return code
+
+
+def _show(text: str) -> int:
+    from perdure.front.output import Output
+
+    out = Output()
+    out.line(text.rstrip("\n"))
+    out.flush()
     return 0
+
+
+def _unknown(what: str, word: str, known: "Iterable[str]", hint: str) -> "UsageError":
+    from perdure.errors import UsageError
+    from perdure.front.command_line import did_you_mean, quoted
+
+    return UsageError(f"unknown {what} {quoted(word)}{did_you_mean(word, known)}", hint)
 
 
 def _called_as(path: str) -> str:
@@ -76,39 +146,15 @@ def _called_as(path: str) -> str:
     return "pi" if stem == "pi" else "perdure"
 
 
-class _OutputLost(Exception):
-    """What should have been shown was not: told apart from every other failed system call."""
-
-    def __init__(self, cause: OSError) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-
-
-def _show(text: str) -> None:
-    # Flushed here, because the flush at interpreter exit can only answer with a traceback.
-    if sys.stdout is None:
-        raise _OutputLost(OSError("standard output is closed"))
+def _show_version(name: str) -> int:
+    """As `Output` would, without the time that takes to load."""
     try:
-        sys.stdout.write(text)
+        if sys.stdout is None:
+            raise OSError("standard output is closed")
+        sys.stdout.write(f"{name} {__version__}\n")
         sys.stdout.flush()
     except OSError as error:
-        raise _OutputLost(error) from error
+        from perdure.front.output import OutputLost
 
-
-def _complain(sentence: str) -> None:
-    try:
-        if sys.stderr is not None:
-            sys.stderr.write(sentence + "\n")
-            sys.stderr.flush()
-    except OSError:
-        pass  # nowhere is left to tell it; the exit code still does
-
-
-def _detach_stdout() -> None:
-    """Point stdout elsewhere, or the interpreter fails again on what is still in its buffer."""
-    import os
-
-    if sys.stdout is not None:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        raise OutputLost(error) from error
+    return 0

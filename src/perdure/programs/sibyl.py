@@ -21,8 +21,8 @@ import msgspec
 from perdure.errors import NotSaved, PerdureError, UsageError
 from perdure.session import ids, record, sexp, tree
 from perdure.session.entry import Compaction, Entry, ToolCall, content_of, new, placed
-from perdure.session.sexp import Value
 from perdure.session.layouts import home_of
+from perdure.session.sexp import Value
 from perdure.session.stores import Found, Header
 from perdure.session.stores.sibyl_document import summary_of, text_of
 from perdure.session.stores.sibyl_format import call_form, call_json, entry_of, message_form

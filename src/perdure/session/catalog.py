@@ -18,7 +18,7 @@ from perdure import config
 from perdure.errors import Unreadable
 from perdure.session import listing
 from perdure.session.holder import holder_at
-from perdure.session.layouts import LAYOUTS, Home, homes
+from perdure.session.layouts import LAYOUTS, Home, homes, shown_status
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
@@ -94,14 +94,8 @@ class Row(
         """As it is to be shown. Who is alive is asked of the lock, now."""
         if not self.lock:
             return "unreadable"
-        when_dead = LAYOUTS[self.program].when_dead
-        if not when_dead:
-            held = holder_at(self.lock) is not None
-            return "active" if held else "interrupted" if self.waits else "idle"
-        recorded: str = self.recorded or "active"
-        if recorded == "active" and holder_at(self.lock) is None:
-            return when_dead
-        return recorded
+        is_held = self.recorded in ("", "active") and holder_at(self.lock) is not None
+        return shown_status(LAYOUTS[self.program].when_dead, self.recorded, waits=self.waits, is_held=is_held)
 
     @property
     def facts(self) -> dict[str, object]:
@@ -210,14 +204,15 @@ class Catalog:
         words = expression(query)
         return self._answered(scope, lambda: self._search(scope, words, role, since, limit), text=True)
 
-    def short(self, id: str) -> str:
-        """The beginning of an id that no other known one has, and that is not too short to be recognised."""
+    def short(self, row: Row) -> str:
+        """The beginning of its id that no other known one has, and that is long enough to be recognised."""
+        id = row.id
         try:
             before = self._one("SELECT max(id) FROM session WHERE id < ?", (storable(id),))
             after = self._one("SELECT min(id) FROM session WHERE id > ?", (storable(id),))
         except sqlite3.DatabaseError:
             return id
-        length = _SHORTEST
+        length = LAYOUTS[row.program].shortest
         while any(other and readable(other)[:length] == id[:length] for other in (before, after)):
             length += 1
         return id[:length]
@@ -364,7 +359,6 @@ def stamp(milliseconds: int) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest:03d}Z"
 
 
-_SHORTEST = 8
 _COLUMNS = ", ".join(Row._fields)
 _PASSING = {
     sqlite3.SQLITE_BUSY,

@@ -32,6 +32,24 @@ def stamp(moment: datetime) -> str:
     return text[:-6] + "Z"
 
 
+def moment(timestamp: str) -> datetime | None:
+    """When that was; None if it is no time. One without a zone is taken as UTC, which is what we write."""
+    try:
+        found = datetime.fromisoformat(timestamp)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def milliseconds(timestamp: str) -> int:
+    """The same since 1970; 0 for what is no time, or before."""
+    found = moment(timestamp)
+    try:
+        return max(0, int(found.timestamp() * 1000)) if found else 0
+    except OverflowError:
+        return 0
+
+
 def new_id() -> str:
     """12 hex digits, for a session and for an entry."""
     return os.urandom(6).hex()

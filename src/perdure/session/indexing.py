@@ -30,13 +30,14 @@ from perdure.session.entry import (
     ToolResult,
     text_of,
 )
+from perdure.session.ids import milliseconds
 from perdure.session.layouts import Home
 from perdure.session.query import searchable
 from perdure.session.record import REFUSED
 from perdure.session.stores import Cursor, Found, Header, Page, open_store
 from perdure.session.stores.file_store import FileStore
 from perdure.session.stores.jsonl import JsonlStore
-from perdure.session.summary import Summary, Tally, milliseconds
+from perdure.session.summary import Summary, Tally
 
 if TYPE_CHECKING:
     from perdure.session.catalog import Change, Progress

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class Layout(
     namedtuple(
         "Layout",
-        "home_variable default_home sessions store listing project id_of drops marker when_dead named",
+        "home_variable default_home sessions store listing project shortest"
+        " id_of drops marker when_dead named",
         defaults=("", frozenset(), "", "", False),
     )
 ):
@@ -35,6 +36,8 @@ class Layout(
     project: str
     """By what a session belongs to a project: its `folder`, its `cwd`, a `name` that is the directory's, the
     `home` it is in; empty where it belongs to none."""
+    shortest: int
+    """How much of an id people need to see to recognise it."""
     id_of: str
     """What finds the id in a name, where that is not the name itself."""
     drops: frozenset[str]
@@ -68,6 +71,7 @@ LAYOUTS = {
         "perdure.session.stores.pi_jsonl:PiStore",
         "perdure.session.listing:pi",
         "folder",
+        8,
         "perdure.session.listing:pi_id",
         named=True,
     ),
@@ -78,6 +82,7 @@ LAYOUTS = {
         "perdure.session.stores.aurora_jsonl:AuroraStore",
         "perdure.session.listing:aurora",
         "cwd",
+        len("session-") + 6,
         when_dead="interrupted",
     ),
     "soleur": Layout(
@@ -87,6 +92,7 @@ LAYOUTS = {
         "perdure.session.stores.soleur_json:SoleurStore",
         "perdure.session.listing:soleur",
         "name",
+        8,
     ),
     "sibyl": Layout(
         "SIBYL_HOME",
@@ -95,6 +101,7 @@ LAYOUTS = {
         "perdure.session.stores.sibyl_sexp:SibylStore",
         "perdure.session.listing:sibyl",
         "",
+        len("session-20260131"),
         drops=frozenset({"system", "thinking", "usage", "model", "thinking level", "tools"}),
     ),
     "cortext": Layout(
@@ -104,6 +111,7 @@ LAYOUTS = {
         "perdure.session.stores.cortext_folder:CortextStore",
         "perdure.session.listing:cortext",
         "home",
+        len("2026-01-31/001"),
         marker=".workspace",
         when_dead="paused",
         named=True,
@@ -123,6 +131,15 @@ def home_of(name: str) -> str:
     if layout.marker:
         return config.nearest(layout.marker)
     return config.home(layout.home_variable, layout.default_home)
+
+
+def shown_status(when_dead: str, recorded: str, *, waits: bool, is_held: bool) -> str:
+    """What a listing calls a session. Who is alive is the lock's word; the rest is what was recorded, or,
+    where a layout records nothing, whether the last word waits for an answer."""
+    if not when_dead:
+        return "active" if is_held else "interrupted" if waits else "idle"
+    recorded = recorded or "active"
+    return when_dead if recorded == "active" and not is_held else recorded
 
 
 def homes() -> list[Home]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from perdure.errors import UsageError
 from perdure.session.entry import Custom, Entry
-from perdure.session.layouts import LAYOUTS
+from perdure.session.layouts import LAYOUTS, shown_status
 from perdure.session.session import Session
 from perdure.session.stores import Header
 
@@ -45,8 +45,7 @@ class Lifecycle(NamedTuple):
 
         Ask who holds it before reading what is recorded: a session that ends in between is then not dead.
         """
-        recorded = recorded or ACTIVE
-        return self.when_dead if recorded == ACTIVE and not is_alive else recorded
+        return shown_status(self.when_dead, recorded, waits=False, is_held=is_alive)
 
     def resume(self, session: Session, *, insist: bool = False) -> str:
         """Make a session active that was just opened. Returns what it was before.

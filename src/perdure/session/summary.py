@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -93,16 +92,6 @@ class Tally(Struct, omit_defaults=True):
             fact("project_name"),
             first_of(problems),
         )
-
-
-def milliseconds(timestamp: str) -> int:
-    """Since 1970; 0 for what is no time. One without a zone is taken as UTC."""
-    try:
-        moment = datetime.fromisoformat(timestamp)
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return max(0, int(moment.timestamp() * 1000))
-    except (ValueError, OverflowError):
-        return 0
 
 
 def first_of(problems: Sequence[str]) -> str | None:

@@ -11,11 +11,11 @@ import json
 import os
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
+from perdure.session import ids
 from perdure.session.entry import Custom, Entry, SessionInfo
 from perdure.session.record import REFUSED, dumps, loads, members
 from perdure.session.stores import Header, Problem
@@ -257,15 +257,7 @@ def _indented(raw: bytes) -> bytes:
 
 
 def _later(one: str, other: str) -> str:
-    moments = [_moment(one), _moment(other)]
+    moments = [ids.moment(one), ids.moment(other)]
     if None in moments:
         return one if moments[1] is None else other
     return one if moments[0] > moments[1] else other  # type: ignore[operator]
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

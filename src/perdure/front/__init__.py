@@ -1,0 +1,1 @@
+"""The faces of the engine: what people type, and what they see."""

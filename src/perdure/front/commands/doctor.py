@@ -1,0 +1,142 @@
+"""`doctor`: what is wrong with sessions, what a repair would keep, and the repair.
+
+Looking changes nothing. A session that cannot be read, or repaired, is in the way of no other.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from perdure.errors import PerdureError
+from perdure.front.amounts import counted
+from perdure.front.output import Output, Styled
+from perdure.session import doctor as engine
+from perdure.session import reference
+from perdure.session.doctor import Diagnosis
+from perdure.session.layouts import Home
+from perdure.session.stores import Found, Repaired, Store, open_store
+
+
+class _Case(NamedTuple):
+    """A session that is not well."""
+
+    reference: str
+    store: Store
+    diagnosis: Diagnosis
+    repaired: Repaired | None = None
+    left: Sequence[str] = ()
+    """What is still found after the repair: what is lost is not there again."""
+    refused: PerdureError | None = None
+    """Why there was none."""
+
+
+def doctor(options: SimpleNamespace, out: Output) -> int:
+    problems: list[str] = []
+    every = list(reference.listed(problems=problems))
+    chosen = every
+    if options.ids:
+        paths = {ref.path for _, ref in reference.find_all(options.ids)}
+        chosen = [(home, ref) for home, ref in every if ref.path in paths]
+        problems = []  # of homes that nobody asked for
+    cases = _examined(chosen, _names(every), out)
+    if options.repair:
+        cases = [_repaired(case) for case in cases]
+    for problem in problems:
+        out.note(problem)
+    refusals = [case.refused for case in cases if case.refused]
+    for error in refusals:
+        out.failed(error)
+    if out.json:
+        out.data([_facts(case) for case in cases])
+    else:
+        _tell(cases, len(chosen), out)
+    is_well = not problems and all(case.repaired for case in cases)
+    return max((error.exit_code for error in refusals), default=0 if is_well else 1)
+
+
+def _names(every: Sequence[tuple[Home, Found]]) -> dict[str, str]:
+    """What each session is called, by its path; the path itself where others are called the same."""
+    names = {ref.path: f"{home.program}:{ref.id}" for home, ref in every}
+    count = Counter(names.values())
+    return {path: name if count[name] == 1 else path for path, name in names.items()}
+
+
+def _examined(chosen: Sequence[tuple[Home, Found]], names: dict[str, str], out: Output) -> list[_Case]:
+    """Those that are not well."""
+    stores = {home: open_store(*home) for home, _ in dict.fromkeys((home, None) for home, _ in chosen)}
+    cases = []
+    with out.progress("Looking at sessions") as progress:
+        for number, (home, ref) in enumerate(chosen):
+            progress.update(number, len(chosen))
+            diagnosis = engine.examine(stores[home], ref)
+            is_gone = ref.inode and not os.path.lexists(ref.path)  # somebody deleted it meanwhile
+            if diagnosis.findings and not is_gone:
+                cases.append(_Case(names[ref.path], stores[home], diagnosis))
+    return cases
+
+
+def _repaired(case: _Case) -> _Case:
+    try:
+        repaired = engine.repair(case.store, case.diagnosis.ref)
+        left = engine.examine(case.store, repaired.ref).findings if repaired else ()
+        return case._replace(repaired=repaired, left=left)
+    except PerdureError as error:
+        return case._replace(refused=error)
+
+
+def _tell(cases: Sequence[_Case], looked_at: int, out: Output) -> None:
+    for case in cases:
+        diagnosis = case.diagnosis
+        out.line(Styled(case.reference, "bold"), "  ", Styled(diagnosis.ref.path, "dim"))
+        for finding in diagnosis.findings:
+            out.line("  ", finding)
+        for sentence in _outcome(case, out.program):
+            out.line("  ", Styled(sentence, "green" if case.repaired else "yellow"))
+    what = counted(looked_at, "session")
+    if not cases:
+        out.line(f"Looked at {what}: all is well.")
+        return
+    repaired = sum(case.repaired is not None for case in cases)
+    done = f", {repaired} of them repaired now" if repaired else ""
+    out.line(f"Looked at {what}: {len(cases)} damaged{done}.")
+
+
+def _outcome(case: _Case, program: str) -> list[str]:
+    """What was done, or can be."""
+    if case.repaired is None:
+        command = f"{program} sessions doctor --repair {shlex.quote(case.reference)}"
+        return [case.diagnosis.remedy, *([command] if case.diagnosis.is_repairable else [])]
+    ref, entries, aside = case.repaired
+    kept = "1 entry" if entries == 1 else f"{entries} entries"
+    is_new = ref.path != case.diagnosis.ref.path
+    sentences = [f"Repaired: {kept} kept" + (f" as {reference.name_of(case.store, ref)}." if is_new else ".")]
+    if aside:
+        sentences.append(f"What was there before: {aside}")
+    return [*sentences, *(f"Still so: {finding}" for finding in case.left)]
+
+
+def _facts(case: _Case) -> dict[str, Any]:
+    diagnosis, repaired = case.diagnosis, case.repaired
+    return {
+        "reference": case.reference,
+        "program": case.store.name,
+        "id": diagnosis.ref.id,
+        "path": diagnosis.ref.path,
+        "findings": diagnosis.findings,
+        "remedy": diagnosis.remedy,
+        "entries": len(diagnosis.kept),
+        "messages": diagnosis.messages,
+        "repaired": repaired
+        and {
+            "id": repaired.ref.id,
+            "path": repaired.ref.path,
+            "entries": repaired.entries,
+            "aside": repaired.aside,
+            "left": [*case.left],
+        },
+    }

@@ -1,0 +1,451 @@
+"""`show`: a conversation to read, a drawing of all its branches, or one entry whole.
+
+At a terminal answers are laid out and what tools printed is cut to a few lines, with a count of what is left
+out. Through a pipe it is all there, as it was written. In both, what was said is indented and headings are
+not, so that no message can pass for another one's heading.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from perdure.config import as_typed
+from perdure.errors import UsageError
+from perdure.front import markdown, render
+from perdure.front.ages import ago, seconds
+from perdure.front.amounts import counted, size
+from perdure.front.output import Output, Styled
+from perdure.front.render import Call, Command, Note, Picture, Prose, Result, Thought, Turn
+from perdure.front.visible import fit, one_line, pad, visible, width
+from perdure.session import ids, reference, tree
+from perdure.session.entry import Entry
+from perdure.session.session import Session
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+_RESULT_LINES = 5
+_THOUGHT_LINES = 3
+_READABLE = 100  # columns of prose, however wide the terminal is
+_MOST_PROSE = 500_000  # characters that are laid out; beyond that it takes seconds
+_INDENT = "  "
+_SHORTEST_ID = 8
+
+
+def show(options: SimpleNamespace, out: Output) -> int:
+    if options.tree and options.entry:
+        raise UsageError("--tree shows all entries and --entry one", "give one of them")
+    session = Session.view(*reference.find(options.id))
+    if options.entry:
+        known = {entry.id: entry for entry in session.entries}
+        chosen = known[ids.resolve(options.entry, known, "Entry")]
+        if out.json:
+            on_path = {entry.id for entry in session.path()}
+            out.data(render.entry_data(chosen, is_on_path=chosen.id in on_path))
+        else:
+            out.page("\n".join(_Face(out, session, is_whole=True).entry(chosen)).lstrip("\n"))
+    elif out.json:
+        out.data(render.data(session))
+    else:
+        face = _Face(out, session, is_whole=not out.is_terminal)
+        out.page("\n".join(face.tree() if options.tree else face.conversation()))
+    if problem := render.summary_of(session).problem:
+        doctor = f"{out.program} sessions doctor {shlex.quote(reference.name_of(session.store, session.ref))}"
+        out.note(Styled("Damaged: ", "yellow"), problem)
+        out.note(f"What can be read is shown. `{doctor}` says more.")
+    return 0
+
+
+class _Face:
+    """Lines for one reader: a terminal of some width, or a pipe."""
+
+    def __init__(self, out: Output, session: Session, *, is_whole: bool) -> None:
+        self._session = session
+        self._is_terminal = out.is_terminal
+        self._has_colour = out.colour
+        self._columns = max(out.columns, 20)
+        self._is_whole = is_whole
+        """Whether nothing is cut."""
+        self._id_length = _unique_length([entry.id for entry in session.entries])
+        self._has_layout = out.is_terminal
+
+    # --- the conversation -----------------------------------------------------------------------------
+
+    def conversation(self) -> Iterator[str]:
+        turns = render.turns(self._session.path(), self._session.labels)
+        said = sum(len(part.text) for turn in turns for part in turn.parts if isinstance(part, Prose))
+        self._has_layout = self._is_terminal and said <= _MOST_PROSE
+        yield from self._about()
+        if not turns:
+            yield from ("", self._styled("Nothing was said yet.", "dim"))
+        before = None
+        for turn in turns:
+            yield from self._turn(turn, before)
+            before = turn
+
+    def entry(self, entry: Entry) -> Iterator[str]:
+        turn = render.turn(entry, self._session.labels)
+        if any(isinstance(part, Call) for part in turn.parts):
+            (turn, *_) = render.turns(_with_results(entry, self._session.entries), self._session.labels)
+        yield from self._turn(turn)
+        if all(isinstance(part, Note) for part in turn.parts):  # nothing of it was shown yet
+            yield from self._indented(
+                render.as_json(render.entry_data(entry, is_on_path=True)["record"]), "dim"
+            )
+
+    def _about(self) -> Iterator[str]:
+        about = render.summary_of(self._session)
+        name = reference.name_of(self._session.store, self._session.ref)
+        place = as_typed(about.cwd) if self._is_terminal else about.cwd
+        facts = [name, counted(about.messages, "message"), place, render.status(self._session, about)]
+        yield self._styled(self._fitted(about.title or name), "bold")
+        yield self._styled(self._fitted(" · ".join(one_line(fact) for fact in facts if fact)), "dim")
+
+    def _turn(self, turn: Turn, before: Turn | None = None) -> Iterator[str]:
+        """A turn that goes on with another call has no heading; its id stands at the call's end."""
+        is_more = before and (turn.speaker, turn.detail, turn.label) == (before.speaker, before.detail, "")
+        parts = turn.parts
+        if is_more and parts and isinstance(parts[0], Call):
+            yield from self._call(parts[0], turn.id)
+            parts = parts[1:]
+        else:
+            yield ""
+            yield self._heading(turn)
+        for part in parts if turn.speaker != "note" else ():
+            yield from self._part(part)
+
+    def _heading(self, turn: Turn) -> str:
+        label = f"“{turn.label}”" if turn.label else ""
+        notes = [part.text for part in turn.parts if isinstance(part, Note)]
+        detail = " ".join(notes) if turn.speaker == "note" else turn.detail
+        about = "  ".join(one_line(word) for word in (detail, label) if word)
+        speaker = one_line(turn.speaker)
+        style = _SPEAKERS.get(speaker, "bold")
+        if not self._is_terminal:
+            when = render.clock(turn.timestamp, is_local=True)
+            return "  ".join(one_line(word) for word in (speaker, about, when, turn.id) if word)
+        end = f"{ago(seconds(turn.timestamp))}  {self._short(turn.id)}".strip()
+        speaker = fit(speaker, self._columns - width(end) - 2)
+        about = pad(f"  {about}", self._columns - width(speaker) - width(end) - 2)
+        return f"{self._styled(speaker, style)}{self._styled(f'{about}  {end}', 'dim')}"
+
+    def _part(self, part: render.Part) -> Iterator[str]:
+        match part:
+            case Prose(text=text):
+                yield from (f"{_INDENT}{line}".rstrip() for line in self._prose(text))
+            case Thought(text=text):
+                shown = text or "(its provider keeps it to itself)"
+                yield from self._indented(f"(thinking) {shown}", "dim", most=_THOUGHT_LINES)
+            case Picture():
+                yield from self._indented(_described(part), "dim")
+            case Call():
+                yield from self._call(part)
+            case Result():
+                yield from self._result(part)
+            case Command(command=command, output=output, outcome=outcome):
+                yield from self._indented(f"$ {command}", "yellow")
+                yield from self._indented(output, most=_RESULT_LINES)
+                yield from self._indented(f"({outcome})" if outcome else "", "red")
+            case Note(text=text, is_error=is_error):
+                yield from self._indented(f"({text})", "red" if is_error else "dim")
+
+    def _call(self, call: Call, id: str = "") -> Iterator[str]:
+        result = call.result
+        state = "no result" if result is None else "error" if result.is_error else ""
+        end = "  ".join(filter(None, (state, self._short(id))))
+        start, glance = f"{_INDENT}▸ {one_line(call.name)}", one_line(render.glance(call.arguments))
+        if self._is_terminal:
+            start = fit(start, self._columns - width(end) - 2)
+            glance = (pad if id else fit)(glance, max(0, self._columns - width(start) - width(end) - 4))
+        end = self._styled(end, "red" if state else "dim")
+        yield f"{self._styled(start, 'yellow')}  {glance}  {end}".rstrip()
+        yield from self._arguments(call.arguments)
+        yield from self._result(result) if result else ()
+
+    def _arguments(self, arguments: Any) -> Iterator[str]:
+        """What the line of the call does not show already; nothing, where there is little space."""
+        fields = render.fields(arguments)
+        if not self._is_whole or (len(fields) == 1 and not fields[0].is_long):
+            return
+        for field in fields:
+            name = f"{one_line(field.name)}: " if field.name else ""
+            yield from self._indented(f"{name}{field.text}", "dim", steps=2)
+
+    def _result(self, result: Result) -> Iterator[str]:
+        label = f"“{result.label}” " if result.label else ""
+        text = "\n".join(filter(None, [label, result.text, *map(_described, result.pictures)]))
+        yield from self._indented(text, "red" if result.is_error else "dim", most=_RESULT_LINES, steps=2)
+
+    def _indented(self, text: str, style: str = "", *, most: int = 0, steps: int = 1) -> Iterator[str]:
+        """A text as it is, or, where it is to be cut, so many lines of it."""
+        lines = render.lines(visible(text))
+        shown = lines if self._is_whole or not most or len(lines) == most + 1 else lines[:most]
+        for line in shown:
+            line = f"{_INDENT * steps}{line}"
+            yield self._styled(line if self._is_whole else self._fitted(line), style) if line.strip() else ""
+        if len(shown) < len(lines):
+            left = f"… {counted(len(lines) - len(shown), 'more line')}"
+            yield self._styled(f"{_INDENT * steps}{left}", "dim")
+
+    # --- all branches ---------------------------------------------------------------------------------
+
+    def tree(self) -> Iterator[str]:
+        session = self._session
+        yield from self._about()
+        yield ""
+        for row in rows(session.entries, session.head, session.labels, deepest=self._columns // 8):
+            yield self._row(row)
+
+    def _row(self, row: Row) -> str:
+        stamp = row.timestamp
+        when = ago(seconds(stamp)) if self._is_terminal else render.clock(stamp, is_local=True)
+        marks = (
+            f"[{counted(row.tools, 'tool')}]" if row.tools else "",
+            f"“{one_line(row.label)}”" if row.label else "",
+            f"({one_line(f'left {when}').strip()})" if row.is_left else "",
+            "● here" if row.is_head else "",
+        )
+        end = "  ".join(filter(None, marks))
+        id, speaker, text = self._short(row.id), f"{one_line(row.speaker):9}", one_line(row.text)
+        if self._is_terminal:
+            id = fit(id, self._columns // 2)
+            taken = width(id) + 2 + len(row.lead) + width(speaker) + 2 + (width(end) + 2 if end else 0)
+            text = fit(text, max(0, self._columns - taken))
+        end = f"  {self._styled(end, 'green' if row.is_head else 'dim')}" if end else ""
+        start = self._styled(f"{id}  {row.lead}", "dim")
+        return f"{start}{self._styled(speaker, _SPEAKERS.get(row.speaker, ''))}  {text}{end}".rstrip()
+
+    # --- text -----------------------------------------------------------------------------------------
+
+    def _short(self, id: str) -> str:
+        """As much of an entry's id as names it; at a pipe all of it."""
+        return one_line(id[: self._id_length] if self._is_terminal else id)
+
+    def _fitted(self, text: str) -> str:
+        return fit(text, self._columns) if self._is_terminal else one_line(text)
+
+    def _styled(self, text: str, style: str) -> str:
+        if not self._has_colour or not style or not text:
+            return text
+        from rich.color import ColorSystem
+        from rich.style import Style
+
+        return Style.parse(style).render(text, color_system=ColorSystem.STANDARD)
+
+    def _prose(self, text: str) -> list[str]:
+        columns = min(self._columns, _READABLE) - len(_INDENT)
+        if not self._is_terminal:
+            return render.lines(visible(text))
+        if text.isascii() and not _MARKED.search(text):
+            return [
+                part for line in render.lines(text) for part in textwrap.wrap(visible(line), columns) or [""]
+            ]
+        found = markdown.tokens(text) if self._has_layout else None
+        lines = _laid_out(found, self._console, columns) if found else None
+        return render.lines(visible(text)) if lines is None else lines
+
+    @cached_property
+    def _console(self) -> Console:
+        from io import StringIO
+
+        from rich.console import Console
+        from rich.theme import Theme
+
+        return Console(
+            file=StringIO(),
+            force_terminal=True,
+            color_system="standard" if self._has_colour else None,
+            theme=Theme(_THEME),
+            emoji=False,
+            markup=False,
+            highlight=False,
+        )
+
+
+_SPEAKERS = {
+    "user": "bold cyan",
+    "assistant": "bold green",
+    "tool": "bold yellow",
+    "bash": "bold yellow",
+    "note": "dim",
+}
+_THEME = {
+    "markdown.code": "cyan",
+    "markdown.code_block": "",
+    "markdown.h1": "bold underline",
+    "markdown.h2": "bold",
+    "markdown.h3": "bold",
+    "markdown.h4": "bold",
+    "markdown.h5": "bold",
+    "markdown.h6": "bold",
+    "markdown.block_quote": "dim",
+    "markdown.link": "underline",
+    "markdown.link_url": "dim",
+    "markdown.table.header": "bold",
+    "markdown.table.border": "dim",
+}
+_MARKED = re.compile(r"[`*_#>|\[\]<~\\&]|^ {4}|\t|^\s*(?:[-+=]|\d+[.)])", re.MULTILINE)
+"""What may be Markdown."""
+
+
+def _laid_out(found: Sequence[Token], console: Console, columns: int) -> list[str] | None:
+    """Markdown as the lines of a terminal; None if so few columns cannot show all of it. What comes out of
+    the layout is made visible once more: nothing but our own colours is left to it."""
+    from rich.segment import Segment, Segments
+
+    layout = _layout()("", code_theme="ansi_dark", hyperlinks=False)
+    layout.parsed = list(found)
+    said = Counter(character for token in found for character in _said(token) if character.isalnum())
+    for token in found:
+        token.children = list(_links_spelled_out(token.children or [])) or token.children
+    lines: list[str] = []
+    for line in Segment.split_lines(console.render(layout, console.options.update(width=columns))):
+        shown = [Segment(visible(part.text), part.style) for part in line if not part.control]
+        said.subtract(character for part in shown for character in part.text if character.isalnum())
+        while shown and not shown[-1].text.strip():
+            shown.pop()
+        if shown:
+            shown[-1] = Segment(shown[-1].text.rstrip(), shown[-1].style)
+        if shown or (lines and lines[-1]):  # no two blank lines in a row
+            with console.capture() as capture:
+                console.print(Segments(shown), end="", soft_wrap=True)
+            lines.append(capture.get())
+    is_whole = all(count <= 0 for count in said.values())
+    return (lines if not lines or lines[-1] else lines[:-1]) if is_whole else None
+
+
+def _said(token: Token) -> str:
+    if token.type == "fence":
+        return token.content + token.info.partition(" ")[2]  # its language is not what is said
+    return token.content if token.children is None else "".join(map(_said, token.children))
+
+
+def _links_spelled_out(children: Sequence[Token]) -> Iterator[Token]:
+    """A link that is called what it leads to is said once, and a title is said too."""
+    from markdown_it.token import Token
+
+    title = ""
+    for at, child in enumerate(children):
+        if child.type == "link_open":
+            title = str(child.attrs.get("title", ""))
+            text, end = children[at + 1], children[min(at + 2, len(children) - 1)]
+            if end.type == "link_close" and child.attrs["href"] == text.content:
+                child.type = end.type = "text"
+                child.content = end.content = ""
+        elif child.type == "link_close" and title:
+            yield Token("text", "", 0, content=visible(f" “{title}”"))
+            title = ""
+        yield child
+
+
+@cache
+def _layout() -> type[Markdown]:
+    from rich.markdown import Heading, ListItem, Markdown
+
+    class Plain(Heading):
+        """At the left, as all else."""
+
+        def __rich_console__(self, console: Console, options: Any) -> Iterator[Any]:
+            self.text.justify = "left"
+            yield self.text
+
+    class Numbered(ListItem):
+        """With the number that was written."""
+
+        number = 0
+
+        @classmethod
+        def create(cls, markdown: Markdown, token: Token) -> ListItem:
+            item = cls()
+            item.number = int(token.info or 0)
+            return item
+
+        def render_number(self, console: Console, options: Any, number: int, last_number: int) -> Any:
+            return super().render_number(console, options, self.number, max(self.number, last_number))
+
+    class Layout(Markdown):
+        elements = {**Markdown.elements, "heading_open": Plain, "list_item_open": Numbered}  # noqa: RUF012
+
+    return Layout
+
+
+def _with_results(entry: Entry, entries: Sequence[Entry]) -> list[Entry]:
+    """An entry and the results that follow it in line."""
+    found = [entry]
+    below = tree.children(entries)
+    while results := [each for each in below.get(found[-1].id, []) if each.role == "toolResult"]:
+        found.append(results[0])
+    return found
+
+
+def _described(picture: Picture) -> str:
+    return f"[{picture.media_type}, {size(picture.size)}]"
+
+
+def _unique_length(every: Sequence[str]) -> int:
+    """How much of an id tells it from all others."""
+    in_order = sorted(every)
+    longest = _SHORTEST_ID
+    for one, other in pairwise(in_order):
+        while one[:longest] == other[:longest] and longest < len(other):
+            longest += 1
+    return longest
+
+
+class Row(NamedTuple):
+    """An entry in the drawing of all branches."""
+
+    lead: str
+    """The lines that lead to it."""
+    id: str
+    speaker: str
+    text: str
+    tools: int
+    timestamp: str
+    label: str
+    is_head: bool
+    is_left: bool
+    """Whether a branch ends here that the conversation left."""
+
+
+def rows(entries: Sequence[Entry], head: str | None, labels: Mapping[str, str], *, deepest: int) -> list[Row]:
+    """Every branch, in the order they were begun. What follows in line stands below; only where branches
+    part are they indented, and no further than `deepest` steps: what lies deeper loses its outer lines."""
+    below = tree.children(entries)
+    drawn: list[Row] = []
+    waiting = _branches(below.get(None, []), "", deepest)
+    while waiting:
+        entry, lead, rest = waiting.pop()
+        following = below.get(entry.id, [])
+        waiting += _branches(following, rest, deepest)
+        is_in_line = lead == rest and len(following) == 1
+        if is_in_line and entry.role == "toolResult" and entry.id != head and entry.id not in labels:
+            continue  # its call stands for it
+        said = render.turn(entry, labels)
+        tools = sum(isinstance(part, Call) for part in said.parts)
+        is_left = not following and entry.id != head
+        place = (lead, entry.id, said.speaker, render.gist(said), tools, entry.timestamp, said.label)
+        drawn.append(Row(*place, entry.id == head, is_left))
+    return drawn
+
+
+def _branches(entries: Sequence[Entry], lead: str, deepest: int) -> list[tuple[Entry, str, str]]:
+    """Each with the lines before it and before what follows it; the first one last, to be taken first."""
+    if len(entries) == 1:
+        return [(entries[0], lead, lead)]
+    if len(lead) >= 3 * deepest:
+        lead = f"⋯  {lead[6:]}"
+    made = [(entry, f"{lead}├─ ", f"{lead}│  ") for entry in entries]
+    if made:
+        made[-1] = (entries[-1], f"{lead}└─ ", f"{lead}   ")
+    return made[::-1]

@@ -1,0 +1,94 @@
+"""`trash`: what was deleted in every home, the last first; and how it goes for good.
+
+What goes is what was listed and asked about, whatever else is deleted meanwhile. With `--days`, what does not
+say when it was deleted is never old enough.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import SimpleNamespace
+
+from perdure.errors import PerdureError
+from perdure.front.ages import ago, seconds
+from perdure.front.amounts import counted, size
+from perdure.front.output import Output, Styled
+from perdure.front.table import table
+from perdure.session import reference
+from perdure.session.reference import Deleted
+from perdure.session.stores.file_store import FileStore
+
+_DAY = 24 * 60 * 60
+
+
+def trash(options: SimpleNamespace, out: Output) -> int:
+    problems: list[str] = []
+    found = [each for each in reference.deleted(problems=problems) if _is_old(each, options.days)]
+    for problem in problems:
+        out.note(problem)
+    if options.empty:
+        return _empty(found, options, out)
+    if out.json:
+        out.data([each.facts for each in found])
+    elif found:
+        _list(found, out)
+    else:
+        out.note(_nothing(options))
+    return 0
+
+
+def _list(found: Sequence[Deleted], out: Output) -> None:
+    rows = [(Styled(each.reference, "cyan"), _when(each, out), size(each.trashed.size)) for each in found]
+    table(out, ("ID", "DELETED", "SIZE"), rows, flexible=0, right=(2,))
+
+
+def _empty(found: Sequence[Deleted], options: SimpleNamespace, out: Output) -> int:
+    if found and not options.yes and not out.ask(f"Delete {_told(found)} for good?"):
+        found = []
+    gone: list[Deleted] = []
+    code = 0
+    for store in {id(each.store): each.store for each in found}.values():
+        try:
+            gone += _removed(store, [each for each in found if each.store is store])
+        except PerdureError as error:
+            out.failed(error)
+            code = max(code, error.exit_code)
+    if len(gone) < len(found) and not code:
+        out.note(
+            f"{counted(len(found) - len(gone), 'session')} could not be deleted and stayed in the trash."
+        )
+        code = 1
+    if out.json:
+        out.data([each.facts for each in gone])
+    elif gone:
+        out.line(f"Deleted {_told(gone)} for good.")
+    elif not code:
+        out.note("Nothing was deleted.")
+    return code
+
+
+def _removed(store: FileStore, chosen: Sequence[Deleted]) -> list[Deleted]:
+    """Those of the chosen that are gone now."""
+    known = {each.trashed: each for each in chosen}
+    return [known[gone] for gone in store.remove_for_good(known.__contains__)]
+
+
+def _is_old(each: Deleted, days: int | None) -> bool:
+    if days is None:
+        return True
+    deleted = seconds(each.trashed.deleted)
+    return deleted is not None and time.time() - deleted >= days * _DAY
+
+
+def _when(each: Deleted, out: Output) -> str:
+    deleted = each.trashed.deleted
+    return (ago(seconds(deleted)) if out.is_terminal else deleted) or "unknown"
+
+
+def _told(found: Sequence[Deleted]) -> str:
+    return f"{counted(len(found), 'session')}, {size(sum(each.trashed.size for each in found))},"
+
+
+def _nothing(options: SimpleNamespace) -> str:
+    return "The trash is empty." if options.days is None else "Nothing was deleted that long ago."

@@ -1,0 +1,216 @@
+"""Completion in shells, by one truth: the scripts are thin, and ask the program itself at each Tab.
+
+    perdure complete bash LINE BREAKS     the line up to the cursor, and the characters bash breaks words at
+    perdure complete zsh|fish WORD...     the words behind the program's name, the last up to the cursor
+
+Each line of the answer is a candidate, for zsh and fish with a tab and what it means; `:files` asks the shell
+for the names of files. The scripts always call `perdure`, in the folder of the `pi` that was typed if it was
+typed with one: on some machines `pi` is another program, which would take the question for a prompt.
+
+A shell puts what it is offered on a command line, so only such ids are offered as no shell reads anything
+into. And nobody wants to read an error while typing: what cannot be found out is not offered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, namedtuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+
+from perdure.front.command_line import END_OF_OPTIONS
+from perdure.front.commands import COMPLETION, SESSIONS, Argument, Command
+from perdure.front.output import Output
+
+_FILES = ":files"
+_HELP_OPTION = {"--help": "show what there is"}
+_HARMLESS = re.compile(r"[\w.][\w.:/@+-]*")
+
+
+class Candidate(namedtuple("Candidate", "text meaning", defaults=("",))):
+    __slots__ = ()
+
+    text: str
+    meaning: str
+
+
+def completion(options: SimpleNamespace, out: Output) -> int:
+    """`pi completion SHELL`: the script for that shell."""
+    out.line(_SCRIPTS[options.shell].strip())
+    return 0
+
+
+def complete(arguments: Sequence[str], commands: Mapping[str, str], out: Output) -> int:
+    """`pi complete SHELL …`: what could stand where the cursor is, in a program that has these commands."""
+    try:
+        shell, *words = arguments
+        is_quoted, breaks = False, ""
+        if shell == "bash":
+            line, breaks = words
+            words, is_quoted = _split(line)
+        *before, current = words
+        found = candidates(before, current, commands)
+    except Exception:
+        return 0  # see above
+    # bash replaces only what is behind the last of these characters
+    at_break = [current.rfind(each) + 1 for each in ":=" if each in breaks and not is_quoted]
+    for candidate in found:
+        text = candidate.text if candidate.text == _FILES else candidate.text[max(at_break, default=0) :]
+        out.line(text, f"\t{candidate.meaning}" if candidate.meaning and shell != "bash" else "")
+    out.flush()
+    return 0
+
+
+def candidates(before: Sequence[str], current: str, commands: Mapping[str, str]) -> list[Candidate]:
+    """What could stand in place of `current`, behind the words before it."""
+    match before:
+        case []:
+            options = {"--help": "show what there is", "--version": "show the version"}
+            found = _listed({**commands, **options} if current.startswith("-") else commands)
+        case ["sessions"]:
+            verbs = {name: command.summary for name, command in SESSIONS.items()}
+            found = _listed(_HELP_OPTION if current.startswith("-") else verbs)
+        case ["sessions", verb, *rest] if verb in SESSIONS:
+            found = _of_command(SESSIONS[verb], rest, current)
+        case ["completion", *rest]:
+            found = _of_command(COMPLETION, rest, current)
+        case _:
+            found = iter(())
+    return [each for each in found if each.text.startswith(current) or each.text == _FILES]
+
+
+def _of_command(command: Command, before: Sequence[str], current: str) -> Iterator[Candidate]:
+    options = {spelling: each for each in command.arguments if each.is_option for spelling in each.spellings}
+    alone = []
+    wanted: Argument | None = None
+    are_options_over = False
+    for word in before:
+        if wanted:
+            wanted = None
+        elif word == END_OF_OPTIONS:
+            are_options_over = True
+        elif not are_options_over and word.startswith("-"):
+            wanted = options[word] if word in options and options[word].kind != "flag" else None
+        else:
+            alone.append(word)
+    name, is_joined, _ = current.partition("=")
+    if wanted:
+        yield from _values(wanted, current)
+    elif are_options_over or not current.startswith("-"):
+        places = [each for each in command.arguments if not each.is_option]
+        place = places[min(len(alone), len(places) - 1)] if places else None
+        if place and (place.many or len(alone) < len(places)):
+            yield from (each for each in _values(place, current) if each.text not in alone)
+    elif not is_joined:
+        yield from _listed({spelling: each.help for spelling, each in options.items()} | _HELP_OPTION)
+    elif name in options:
+        for each in _values(options[name], current.partition("=")[2]):
+            yield each if each.text == _FILES else each._replace(text=f"{name}={each.text}")
+
+
+def _values(argument: Argument, current: str) -> Iterator[Candidate]:
+    match argument.completes:
+        case "id":
+            from perdure.session.reference import listed
+
+            yield from _ids(((home.program, ref.id) for home, ref in listed()), current)
+        case "deleted":
+            from perdure.session.reference import deleted
+
+            references = [each.reference.partition(":") for each in deleted()]
+            yield from _ids(((program, id) for program, _, id in references), current)
+        case "file":
+            yield Candidate(_FILES)
+        case _:
+            yield from map(Candidate, argument.choices)
+
+
+def _ids(sessions: Iterable[tuple[str, str]], current: str) -> Iterator[Candidate]:
+    """Bare ids where they are enough; with the program where they are not, or where it was begun to type."""
+    harmless = sorted({(id, program) for program, id in sessions if _HARMLESS.fullmatch(id)})
+    count = Counter(id for id, _ in harmless)
+    for id, program in harmless:
+        reference = f"{program}:{id}"
+        if count[id] == 1 and id.startswith(current):
+            yield Candidate(id)
+        elif count[id] > 1 or current:
+            yield Candidate(reference)
+
+
+def _listed(meanings: Mapping[str, str]) -> Iterator[Candidate]:
+    return (Candidate(text, meaning) for text, meaning in meanings.items())
+
+
+def _split(line: str) -> tuple[list[str], bool]:
+    """The words of a line behind its first, the last as far as it was typed, and whether in quotes."""
+    import shlex
+
+    end = "\0"  # so that a word that was not begun is one, too
+    for quote in ("", '"', "'"):
+        try:
+            _, *words, current = shlex.split(line + end + quote)
+        except ValueError:
+            continue
+        return [*words, current.removesuffix(end)], bool(quote)
+    return [], False
+
+
+_SCRIPTS = {
+    "bash": r"""
+_perdure_complete() {
+    local program=perdure candidate
+    case $1 in */*) program=${1%/*}/perdure ;; esac
+    program=${program/#\~/$HOME}
+    COMPREPLY=()
+    while IFS= read -r candidate; do
+        case $candidate in
+            '') ;;
+            :files) compopt -o default 2>/dev/null ;;
+            *) COMPREPLY+=("$candidate") ;;
+        esac
+    done <<< "$("$program" complete bash "${COMP_LINE:0:COMP_POINT}" "$COMP_WORDBREAKS" 2>/dev/null)"
+}
+complete -F _perdure_complete pi perdure
+""",
+    "zsh": r"""
+#compdef pi perdure
+_perdure_complete() {
+    local program=perdure candidate
+    local -a found
+    [[ $words[1] == */* ]] && program=${~words[1]:h}/perdure
+    local -a typed=("${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}")
+    for candidate in "${(@f)$("$program" complete zsh "${typed[@]}" 2>/dev/null)}"; do
+        case $candidate in
+            '') ;;
+            :files) _files ;;
+            *) found+=("${${candidate%%$'\t'*}//:/\\:}${${(M)candidate%%$'\t'*}:+:${candidate#*$'\t'}}") ;;
+        esac
+    done
+    (( $#found )) && _describe perdure found
+}
+if (( $+compstate )); then  # from a file in $fpath
+    _perdure_complete "$@"
+else
+    (( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i }
+    compdef _perdure_complete pi perdure
+fi
+""",
+    "fish": r"""
+function __perdure_complete
+    set -l words (commandline -opc)
+    set -l current (commandline -ct | string trim --left --chars "'\"")
+    set -l program perdure
+    string match -q '*/*' -- $words[1]; and set program (dirname -- $words[1])/perdure
+    command -q $program; or return
+    for candidate in ($program complete fish $words[2..-1] "$current" 2>/dev/null)
+        if test "$candidate" = :files
+            __fish_complete_path $current
+        else
+            echo $candidate
+        end
+    end
+end
+complete -c pi -f -a '(__perdure_complete)'
+complete -c perdure -f -a '(__perdure_complete)'
+""",
+}

@@ -1,0 +1,287 @@
+"""Where a command's answer goes: stdout is the answer, stderr is what is said about it.
+
+All text passes through `visible`, so no content reaches a terminal as a control. The escape codes that colour
+it are ours, and are written only to a terminal that wants them. Errors of stdout are told apart from every
+other failed system call: what should have been shown was not, and that must not look like success.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections import namedtuple
+
+from perdure import config
+from perdure.front.visible import escape, fit, one_line, respelled, visible, width
+
+TYPE_CHECKING = False  # typing's own constant would cost its import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import TextIO
+
+    from perdure.errors import PerdureError
+
+_STYLES = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+    "match": "1;31",
+}
+_PAGER = ["less", "-FRX"]
+_PATIENCE = 1.0  # seconds of work before its progress is shown
+_PACE = 0.1
+_BAR = 30
+
+
+class Styled(namedtuple("Styled", "text style")):
+    """Text, and how it looks where there is colour: bold, dim, red, green, yellow, cyan, match."""
+
+    __slots__ = ()
+
+    text: str
+    style: str
+
+
+class OutputLost(Exception):
+    """What should have been shown was not."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class Output:
+    """The streams of one command. Flushed at its end: the interpreter could only answer with a traceback."""
+
+    def __init__(
+        self,
+        *,
+        json: bool = False,
+        program: str = "pi",
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+        stdin: TextIO | None = None,
+    ) -> None:
+        self.json = json
+        """Whether the answer is wanted as JSON."""
+        self.program = program
+        """What the program was called by: commands that an answer names begin with it."""
+        # A stream is None in a process that was started with it closed.
+        self._stdout: TextIO | None = sys.stdout if stdout is None else stdout
+        self._stderr: TextIO | None = sys.stderr if stderr is None else stderr
+        self._stdin: TextIO | None = sys.stdin if stdin is None else stdin
+        self.is_terminal = _is_terminal(self._stdout)
+        self.colour = _has_colour(self._stdout)
+        self._notes_have_colour = _has_colour(self._stderr)
+
+    @property
+    def columns(self) -> int:
+        """How many fit on a line; 80 if that is not known."""
+        return _columns(self._stdout)
+
+    def line(self, *parts: str | Styled) -> None:
+        """One line of the answer, its parts joined as they are."""
+        self._write(_painted(parts, self.colour) + "\n")
+
+    def note(self, *parts: str | Styled) -> None:
+        """One line about the answer: what is hidden, a warning, that nothing was found."""
+        self._tell(_painted(parts, self._notes_have_colour) + "\n")
+
+    def failed(self, error: PerdureError) -> None:
+        """What went wrong, where the rest goes on all the same."""
+        self.note("; ".join(filter(None, (error.message, error.hint))))
+
+    def data(self, value: object) -> None:
+        """One JSON value, in which all that is not fit for a terminal is escaped as JSON does it."""
+        import json
+
+        def spell(character: str) -> str:
+            return json.dumps(character)[1:-1]
+
+        self._write(respelled(json.dumps(value, indent=2, ensure_ascii=False), spell) + "\n", spell)
+
+    def raw(self, data: bytes) -> None:
+        """The bytes, exactly; at a terminal what they say, visibly."""
+        if self._stdout is None or self.is_terminal:
+            return self._write(visible(data.decode(errors="backslashreplace")))
+        self.flush()
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[self._stdout.buffer.write(rest) :]
+        except OSError as error:
+            raise OutputLost(error) from error
+
+    def page(self, text: str) -> None:
+        """Text made for a terminal, its content visible already and its escape codes ours: through the user's
+        pager, if somebody is there to page and it is longer than the screen."""
+        text = text if text.endswith("\n") else f"{text}\n"
+        is_watched = self.is_terminal and _is_terminal(self._stdin)
+        if not (is_watched and self._is_longer_than_the_screen(text) and self._paged(text)):
+            self._write(text)
+
+    def ask(self, question: str) -> bool:
+        """Whether the answer is yes. Enter and the end of input are no; what is neither is asked again."""
+        while True:
+            self._tell(f"{visible(question)} [y/N] ")
+            answer = self._answer()
+            if not answer.endswith("\n") or not _is_terminal(self._stdin):
+                self._tell("\n")  # nobody typed one that can be seen
+            match answer.strip().lower():
+                case "y" | "yes":
+                    return True
+                case "" | "n" | "no":
+                    return False
+
+    def progress(self, what: str) -> Progress:
+        """How far some work is, shown on stderr if that is a terminal and the work takes its time."""
+        self.flush()
+        return Progress(what, self._stderr)
+
+    def flush(self) -> None:
+        try:
+            if self._stdout is not None:
+                self._stdout.flush()
+        except OSError as error:
+            raise OutputLost(error) from error
+
+    def abandon(self) -> None:
+        """Point stdout elsewhere, or the interpreter fails again on what is still in its buffer."""
+        if self._stdout is not None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stdout.fileno())
+            os.close(nowhere)
+
+    def _write(self, text: str, spell: Callable[[str], str] = escape) -> None:
+        if self._stdout is None:
+            raise OutputLost(OSError("standard output is closed"))
+        try:
+            _write(self._stdout, text, spell)
+        except OSError as error:
+            raise OutputLost(error) from error
+
+    def _tell(self, text: str) -> None:
+        self.flush()  # both may be one terminal
+        if self._stderr is None:
+            return
+        try:
+            _write(self._stderr, text, escape)
+            self._stderr.flush()
+        except OSError:
+            pass  # nowhere is left to tell it; the exit code still does
+
+    def _answer(self) -> str:
+        try:
+            return self._stdin.readline() if self._stdin is not None else ""
+        except (OSError, ValueError):
+            return ""  # what cannot be read is no yes
+
+    def _is_longer_than_the_screen(self, text: str) -> bool:
+        assert self._stdout is not None
+        try:
+            columns, rows = os.get_terminal_size(self._stdout.fileno())
+        except OSError:
+            return False
+        *lines, _ = re.sub(r"\x1b\[[\d;]*m", "", text).split("\n")
+        return 0 < rows <= sum(1 + max(0, width(line) - 1) // max(1, columns) for line in lines)
+
+    def _paged(self, text: str) -> bool:
+        """Whether there was a pager to show it."""
+        import shlex
+        import subprocess
+
+        assert self._stdout is not None
+        self.flush()
+        try:
+            command = shlex.split(config.setting("PAGER")) or _PAGER
+            if os.path.basename(command[0]) == "less":
+                command = [command[0], "-R", *command[1:]]  # or it shows our colours as text
+            pager = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=self._stdout)
+        except (OSError, ValueError):
+            return False
+        assert pager.stdin is not None
+        try:
+            with pager.stdin as pipe:
+                pipe.write(text.encode(self._stdout.encoding, "backslashreplace"))
+        except (BrokenPipeError, KeyboardInterrupt):
+            pass  # whoever has seen enough leaves; Ctrl+C is the pager's too
+        while pager.returncode is None:
+            try:
+                pager.wait()
+            except KeyboardInterrupt:
+                pass
+        return True
+
+
+class Progress:
+    """A bar that comes after a second and is gone at the end. Inside it nothing else is written."""
+
+    def __init__(self, what: str, stream: TextIO | None) -> None:
+        self._what = one_line(what)
+        self._stream = stream if _is_terminal(stream) and config.setting("TERM") != "dumb" else None
+        self._next = time.monotonic() + _PATIENCE
+        self._is_shown = False
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._is_shown:
+            self._draw("")
+
+    def update(self, done: int, total: int) -> None:
+        """So much of all of it is done."""
+        now = time.monotonic()
+        if now < self._next or self._stream is None:
+            return
+        self._next = now + _PACE
+        bar = "=" * (_BAR * min(done, total) // total if total > 0 else 0)
+        self._draw(fit(f"{self._what} [{bar:{_BAR}}] {done}/{total}", _columns(self._stream) - 1))
+
+    def _draw(self, text: str) -> None:
+        assert self._stream is not None
+        self._is_shown = True
+        try:
+            _write(self._stream, f"\r{text}\x1b[K", escape)
+            self._stream.flush()
+        except OSError:
+            self._stream = None  # the work goes on unseen
+
+
+def _painted(parts: Sequence[str | Styled], colour: bool) -> str:
+    return "".join(
+        f"\x1b[{_STYLES[part.style]}m{visible(part.text)}\x1b[m"
+        if colour and isinstance(part, Styled)
+        else visible(part.text if isinstance(part, Styled) else part)
+        for part in parts
+    )
+
+
+def _write(stream: TextIO, text: str, spell: Callable[[str], str]) -> None:
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:  # before anything was written: an encoding that knows fewer characters
+        stream.write(re.sub(r"[^\x00-\x7f]", lambda found: spell(found[0]), text))
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
+
+
+def _has_colour(stream: TextIO | None) -> bool:
+    return _is_terminal(stream) and not config.setting("NO_COLOR") and config.setting("TERM") != "dumb"
+
+
+def _columns(stream: TextIO | None) -> int:
+    wanted = config.setting("COLUMNS")
+    if wanted.isdecimal() and 0 < len(wanted) < 5 and int(wanted):
+        return int(wanted)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80 if stream is not None else 80
+    except (OSError, ValueError):
+        return 80  # it is no terminal

@@ -1,0 +1,118 @@
+"""What a command loads, module by module. Importing costs more than the work itself, so each list is pinned:
+a module that joins one of them has to be worth it to everybody who only lists."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+from perdure.session.catalog import Catalog, Scope
+from perdure.session.stores import Header, open_store
+from perdure.testing import user_entry
+
+# pip's console scripts load `re` and `sys` themselves.
+BEFORE = "import re, sys; before = set(sys.modules)\n"
+MAIN = """
+from perdure.programs.pi import main
+code = main({words!r})
+print(repr((code, set(sys.modules) - before)), file=sys.stderr)
+"""
+VERSION = {"perdure", "perdure.programs", "perdure.programs.pi"}
+COMMAND = VERSION | {
+    "perdure.config",
+    "perdure.errors",
+    "perdure.front",
+    "perdure.front.command_line",
+    "perdure.front.commands",
+    "perdure.front.output",
+    "perdure.front.visible",
+    "perdure.registry",
+    "perdure.session",
+    "perdure.session.layouts",
+}
+CATALOG = COMMAND | {
+    "perdure.front.ages",
+    "perdure.session.catalog",
+    "perdure.session.holder",
+    "perdure.session.listing",
+}
+LS = CATALOG | {"perdure.front.commands.ls", "perdure.front.table"}
+SEARCH = CATALOG | {"perdure.front.commands.search", "perdure.session.query"}
+
+# What sqlite3 brings, and small modules of the interpreter. Neither typing nor json, argparse, msgspec, rich.
+SMALL = {
+    *("__future__", "_datetime", "_sqlite3", "collections.abc", "datetime", "errno", "fcntl", "math", "os"),
+    *(
+        "sqlite3",
+        "sqlite3.dbapi2",
+        "time",
+        "types",
+        "warnings",
+        "_struct",
+        "struct",
+        "_pydatetime",
+        "_locale",
+    ),
+}
+
+
+def loaded(*words: str) -> tuple[int, set[str]]:
+    done = subprocess.run(
+        [sys.executable, "-c", BEFORE + MAIN.format(words=[*words])],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    code, modules = ast.literal_eval(done.stderr.splitlines()[-1])
+    return code, modules
+
+
+def parts(modules: set[str]) -> tuple[set[str], set[str]]:
+    own = {name for name in modules if name.partition(".")[0] == "perdure"}
+    return own, modules - own
+
+
+@pytest.fixture
+def settled(home, monkeypatch, tmp_path):
+    """Sessions of a project that the catalog knows, text included."""
+    monkeypatch.chdir(tmp_path)
+    store = open_store("pi")
+    for text in ("the zebra", "the giraffe"):
+        header = Header("", "2026-01-31T09:05:00.123Z")
+        store.create(header._replace(id=store.new_id(header)), [user_entry(text)])
+    monkeypatch.setattr("perdure.session.indexing._SETTLED", 0)  # as if they had been there for a while
+    with Catalog() as catalog:
+        catalog.catch_up(Scope.everything(), text=True)
+
+
+def test_the_version_loads_nothing_but_this_package():
+    code, modules = loaded("--version")
+    own, others = parts(modules)
+    assert (code, own) == (0, VERSION)
+    assert others == set()
+
+
+def test_a_listing_loads_the_catalog_and_no_store(settled):
+    """Neither a JSON decoder nor a parser of arguments."""
+    code, modules = loaded("sessions", "ls")
+    own, others = parts(modules)
+    assert (code, own) == (0, LS)
+    assert others <= SMALL
+
+
+def test_a_search_loads_what_a_listing_does(settled):
+    code, modules = loaded("sessions", "search", "zebra")
+    own, others = parts(modules)
+    assert (code, own) == (0, SEARCH)
+    assert others <= SMALL
+
+
+def test_only_a_change_loads_what_reads_sessions(settled):
+    """Which shows that the lists above would show it."""
+    store = open_store("pi")
+    header = Header("", "2026-01-31T09:05:00.123Z")
+    store.create(header._replace(id=store.new_id(header)), [user_entry("new")])
+    code, modules = loaded("sessions", "ls")
+    assert code == 0
+    assert {"msgspec", "perdure.session.indexing", "perdure.session.stores.pi_jsonl"} <= modules

@@ -1,0 +1,155 @@
+"""The README's tour of `pi sessions`, typed at a terminal of 80 columns: what it shows is what you see."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from perdure.front.commands import SESSIONS
+from perdure.session.entry import Entry, placed
+from perdure.session.ids import stamp
+from perdure.session.stores import Header, open_store
+
+ROOT = Path(__file__).parent.parent
+PROMPT = "READY> "
+TALKS = {  # program: id, age in hours, facts, what was said
+    "pi": (
+        "5f0c1b9a7e42",
+        2,
+        {},
+        [
+            ("user", "Why is the login test flaky?"),
+            ("assistant", "It races the token refresh: two requests refresh at once, and one is refused."),
+        ],
+    ),
+    "aurora": (
+        "session-3f9c07d21ab4",
+        26,
+        {"agent": "qa-test", "status": "completed"},
+        [("user", "Review the login flow"), ("assistant", "Two findings, both in the session cookie.")],
+    ),
+    "soleur": (
+        "8c2e4f10-7e42-4c1d-9a6b-2f3e4d5c6b7a",
+        75,
+        {},
+        [("user", "Should we charge per seat?"), ("assistant", "What did the last ten customers say?")],
+    ),
+    "sibyl": (
+        "session-20260131-090500-847291",
+        200,
+        {},
+        [("user", "Summarise the paper on write-ahead logs"), ("assistant", "It makes three claims.")],
+    ),
+    "cortext": (
+        "2025-11-22/001-brainstorm-api-design",
+        400,
+        {"title": "API design", "conversation_type": "brainstorm", "status": "paused"},
+        [("user", "Let us think about the API"), ("assistant", "Who calls it, and how often?")],
+    ),
+}
+
+
+@pytest.fixture
+def machine(home, monkeypatch):
+    """A user who has talked in all five programs."""
+    project = home / "api-server"
+    workspace = home / "notes"
+    (workspace / ".workspace").mkdir(parents=True)
+    (home / ".cortext").mkdir()
+    (home / ".cortext" / "workspaces").write_text(f"{workspace}\n")
+    project.mkdir()
+    for program, (id, age, facts, said) in TALKS.items():
+        moment = datetime.now(UTC) - timedelta(hours=age, minutes=5)
+        entries: list[Entry] = []
+        for number, (role, text) in enumerate(said):
+            parent = entries[-1].id if entries else None
+            made = placed(
+                Entry.message(role, text), id=f"{number + 1:012x}", parent_id=parent, timestamp=stamp(moment)
+            )
+            entries.append(made)
+        store = open_store(program, str(workspace) if program == "cortext" else None)
+        store.create(Header(id, stamp(moment), str(project), facts=facts), entries)
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    return project
+
+
+def tour() -> list[tuple[str, str]]:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^## Find anything\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
+    found = []
+    for block in re.findall(r"```console\n(.*?)```", section, re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, shown = part.partition("\n")
+            found.append((command, shown))
+    return found
+
+
+def typed(machine: Path) -> list[tuple[str, str]]:
+    environment = {**os.environ, "PS1": PROMPT, "TERM": "dumb", "PAGER": "cat"}
+    environment.pop("PROMPT_COMMAND", None)
+    shell = pexpect.spawn(
+        "sh", [], env=environment, dimensions=(60, 80), encoding="utf-8", echo=False, timeout=30, cwd=machine
+    )
+    shell.expect_exact(PROMPT)
+    seen = []
+    for command, _ in tour():
+        shell.sendline(command)
+        shell.expect_exact(PROMPT)
+        seen.append((command, shell.before.replace("\r\n", "\n")))
+    shell.close(force=True)
+    return seen
+
+
+def test_the_tour_shows_what_a_user_sees(machine):
+    """Every command of it, in order, against the same home."""
+    commands = [command.split()[2] for command, _ in tour() if command.startswith("pi sessions")]
+    assert {"ls", "search", "show", "export", "rm", "trash", "restore", "doctor"} <= {*commands}
+    new = re.compile(r"^aurora:session-[0-9a-f]{12}$", re.MULTILINE)  # an id nobody can foresee
+    for (command, seen), (_, shown) in zip(typed(machine), tour(), strict=True):
+        assert new.sub("aurora:NEW", seen) == new.sub("aurora:NEW", shown), command
+
+
+def test_every_command_of_the_command_lines_page_runs(machine):
+    """In order, in one home. Most say something; none fails."""
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^\$ (.*)$", page, re.MULTILINE)
+    verbs = {command.split()[2] for command in commands if command.startswith("pi sessions ")}
+    assert verbs == {*SESSIONS}
+    for command in commands:
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=machine)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        assert done.stdout or done.stderr or ">" in command, command
+    assert (machine / "talk.md").read_text().startswith("# ")
+    assert (machine / "talk" / ".session" / "messages.jsonl").is_file()
+
+
+@pytest.mark.parametrize("program", TALKS)
+def test_the_same_holds_for_a_session_of_each_program(program, machine):
+    """Found, searched, shown, exported, deleted and restored, with what the README says."""
+
+    def pi(*words: str) -> str:
+        command = ["pi", "sessions", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True, cwd=machine).stdout
+
+    id, _, _, said = TALKS[program]
+    called = f"{program}:{id}"
+    assert id in pi("ls", "--all")
+    word = re.findall(r"[a-z]{5,}", said[1][1])[-1]
+    assert called in pi("search", "--all", word)
+    for _, text in said:
+        assert text in pi("show", called)
+        assert text in pi("export", called, "--to", "html")
+        assert text in pi("export", called, "--to", "md")
+    pi("rm", called)
+    assert id not in pi("ls", "--all")
+    assert [each["id"] for each in json.loads(pi("trash", "--json"))] == [id]
+    pi("restore", called)
+    assert id in pi("ls", "--all")
+    assert "all is well" in pi("doctor")
