@@ -26,7 +26,7 @@ def restore(options: SimpleNamespace, out: Output) -> int:
         back.append({"program": gone.store.name, "id": ref.id, "path": ref.path})
         if not out.json:
             place = as_typed(ref.path) if out.is_terminal else ref.path
-            out.line("Restored ", Styled(reference.name_of(gone.store, ref), "bold"), f": {place}")
+            out.line("Restored ", Styled(f"{gone.store.name}:{ref.id}", "bold"), f": {place}")
     if out.json:
         out.data(back)
     return code
