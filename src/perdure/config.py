@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from perdure.errors import NotFound
+from perdure.errors import NotFound, PerdureError
 
 
 def home(variable: str, default: str) -> str:
@@ -15,9 +15,14 @@ def home(variable: str, default: str) -> str:
     return os.path.abspath(os.path.expanduser(os.environ.get(variable) or default))
 
 
-def setting(name: str) -> str:
-    """What the environment says of `name`; empty if nothing."""
-    return os.environ.get(name, "")
+def setting(name: str, default: str = "") -> str:
+    """What the environment says of `name`, also if that is empty; else the default."""
+    return os.environ.get(name, default)
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """The environment for a program that we start: ours, with these settings."""
+    return os.environ | settings
 
 
 def cache(name: str) -> str:
@@ -38,8 +43,16 @@ def nearest(marker: str) -> str:
     found = above(marker)
     if not found:
         hint = f"no folder above has {marker}/; `cortext init` makes one"
-        raise NotFound("Workspace", os.getcwd(), hint=hint)
+        raise NotFound("Workspace", here(), hint=hint)
     return found
+
+
+def here() -> str:
+    """The directory this process is in."""
+    try:
+        return os.getcwd()
+    except OSError:
+        raise PerdureError("The current directory is gone", "go to another one, and try again") from None
 
 
 def above(marker: str) -> str:

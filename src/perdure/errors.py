@@ -92,7 +92,8 @@ class Conflict(PerdureError):
 
 class Unreadable(PerdureError):
     def __init__(self, path: str, cause: OSError | str) -> None:
-        super().__init__(f"Cannot read {path}: {_reason(cause)}", _remedy(cause))
+        self.reason = _reason(cause)
+        super().__init__(f"Cannot read {path}: {self.reason}", _remedy(cause))
 
 
 def _reason(cause: OSError | str) -> str:

@@ -175,7 +175,7 @@ def test_a_title_is_fit_to_be_shown(manager):
     id = manager.create_session()
     manager.save(id, [user_entry("\x1b]0;own\x07 red\x9b31m \u202eevil\u2066\n two\ud800")])
     (summary,) = manager.list_sessions()
-    assert summary.title == "]0;own red31m evil two?"
+    assert summary.title == "red31m evil two?"
 
 
 def test_a_summary_names_the_first_problem_and_counts_the_others(manager, tmp_path):

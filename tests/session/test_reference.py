@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from perdure.errors import Ambiguous, NotFound, UsageError
 from perdure.session import reference
 from perdure.session.layouts import Home
-from perdure.session.stores import Found, Header, Store
+from perdure.session.stores import Found, Header, Store, open_store
 from perdure.testing import user_entry
 from tests.layouts import ALL, store_of
 
@@ -471,3 +471,16 @@ def test_a_trash_that_cannot_be_looked_at_hides_no_other(machine, tmp_path):
     with pytest.raises(NotFound) as caught:
         reference.find_deleted(["nowhere"], [blocked, *machine])
     assert f"Cannot read {blocked.path}/trash" in caught.value.hint
+
+
+def test_what_was_deleted_is_said_to_be_in_the_trash(home):
+    """Whoever looks for it has just deleted it, as a rule."""
+    store = open_store("pi")
+    header = Header("5f0c1b9a7e42", "2026-01-31T09:05:00.123Z")
+    ref = store.create(header, [user_entry("hello")])
+    assert reference.find("5F0C1B9A7E42")[1].id == ref.id, "upper case is no other id"
+    assert reference.find("5f0c…7e42")[1].id == ref.id, "as a listing shows a long one"
+    store.delete(ref)
+    with pytest.raises(NotFound) as error:
+        reference.find("5f0c")
+    assert "it was deleted: restore pi:5f0c1b9a7e42" in error.value.hint

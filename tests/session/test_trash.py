@@ -116,6 +116,7 @@ def test_the_note_says_what_it_was_when_it_was_deleted_and_where_it_lay(world, m
         "program": "pi",
         "id": "s1",
         "deleted": "2026-06-01T12:00:00.000Z",
+        "title": "",
         "root": str(world.root),
         "names": NAMES,
         "as": ["s1.jsonl.v1", "s1.notes", "s1"],

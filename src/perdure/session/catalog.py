@@ -124,9 +124,23 @@ class Hit(namedtuple("Hit", "row entry role at snippet")):
 
     row: Row
     entry: str
+    """Its id; empty if it is the session's title that matches."""
     role: str
     at: int
     snippet: str
+
+
+class Found(namedtuple("Found", "hits sessions is_all")):
+    """What a search found."""
+
+    __slots__ = ()
+
+    hits: list[Hit]
+    """The best message of each session, the best first."""
+    sessions: int
+    """How many have one."""
+    is_all: bool
+    """Whether all that match were looked at, and not only the newest."""
 
 
 class Scope(namedtuple("Scope", "homes cwd", defaults=("",))):
@@ -192,13 +206,9 @@ class Catalog:
             scope, lambda: int(self._one(f"SELECT count(*) FROM session WHERE {where}", values))
         )
 
-    def search(
-        self, scope: Scope, query: str, *, role: str = "", since: int = 0, limit: int = 0
-    ) -> tuple[list[Hit], int]:
-        """The best message of each session that has one, the best first; and how many sessions have one.
-
-        Of very many hits only the newest are looked at. `since` is in milliseconds since 1970.
-        """
+    def search(self, scope: Scope, query: str, *, role: str = "", since: int = 0, limit: int = 0) -> Found:
+        """The best message of each session that has one. Of very many hits only the newest are looked at,
+        unless all are asked for (`limit` 0). `since` is in milliseconds since 1970."""
         from perdure.session.query import expression
 
         words = expression(query)
@@ -228,17 +238,17 @@ class Catalog:
             rows = [row for row in rows if row.status == status]
         return rows[:limit] if limit else rows
 
-    def _search(self, scope: Scope, words: str, role: str, since: int, limit: int) -> tuple[list[Hit], int]:
+    def _search(self, scope: Scope, words: str, role: str, since: int, limit: int) -> Found:
         where, values = self._where(scope)
         newest = self._db.execute(
             "SELECT said.rowid, key FROM said JOIN session ON key = said.session"
             f" WHERE said MATCH ? AND said.rowid >= ? AND ? IN ('', role) AND {where}"
-            f" ORDER BY said.rowid DESC LIMIT {MOST_RANKED}",
+            f" ORDER BY said.rowid DESC LIMIT {MOST_RANKED if limit else -1}",
             (words, since << KEY_BITS, role, *values),
         )
         session_of: dict[int, int] = dict(newest)
         if not session_of:
-            return [], 0
+            return Found([], 0, True)
         best: dict[int, int] = {}
         ranked = self._db.execute(
             "SELECT rowid FROM said WHERE said MATCH ? AND rowid BETWEEN ? AND ? ORDER BY rank, rowid DESC",
@@ -248,7 +258,8 @@ class Catalog:
             if key in session_of:
                 best.setdefault(session_of[key], key)
         chosen = list(best.values())[: limit or None]
-        return [self._hit(words, key, session_of[key]) for key in chosen], len(best)
+        hits = [self._hit(words, key, session_of[key]) for key in chosen]
+        return Found(hits, len(best), not limit or len(session_of) < MOST_RANKED)
 
     def _hit(self, words: str, key: int, session: int) -> Hit:
         from perdure.session import query

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from perdure.session import ids, lifecycle, tree
+from perdure.session import ids, lifecycle, summary, tree
 from perdure.session.entry import new
 from perdure.session.stores import Found, Problem, Store
 
@@ -33,7 +33,7 @@ def convert(source: Store, ref: Found, target: Store, *, id: str = "") -> Conver
         body = lifecycle.body(status)
         entries = [*entries, new(body, id=ids.new_id(), parent_id=tip, timestamp=ids.stamp(ids.now()))]
     if not id:
-        named = {"title": tree.name(entries), **header.facts}
+        named = {"title": summary.of(header, entries).title, **header.facts}
         id = target.new_id(header._replace(facts={name: fact for name, fact in named.items() if fact}))
     dropped = Counter(kind for entry in entries for kind in target.forbidden(entry))
     dropped.update(target.forbidden_facts(header.facts))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +18,7 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from perdure.errors import Conflict, PerdureError
+from perdure.errors import Conflict, PerdureError, Unreadable
 from perdure.session import listing, tree
 from perdure.session.catalog import KEY_BITS, storable
 from perdure.session.entry import (
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from perdure.session.listing import Status
 
 _A_BATCH = 2**23  # characters of text, and so of memory, before they are written
+_A_WHILE = 0.5  # seconds of reading, for the same
 _SETTLED = 2 * 10**9
 """Nanoseconds after which a file's times tell every later change of it. Until then a second change may have
 the time of the first, so such a file is looked at again."""
@@ -106,7 +108,8 @@ class Indexing:
                         self._db.execute("DELETE FROM session WHERE key = ?", (known.key,))
                 gone = ()
                 texts = _Texts(self._db)
-                while done < len(changed) and texts.size < _A_BATCH:
+                enough = time.monotonic() + _A_WHILE  # what is done stays done, whoever gets impatient
+                while done < len(changed) and texts.size < _A_BATCH and time.monotonic() < enough:
                     self._take(changed[done], texts)
                     done += 1
                     if progress is not None:
@@ -140,9 +143,11 @@ class Indexing:
         has_text = self._text or bool(known and known.has_text)  # once it is there, it stays up to date
         kept = self._to_keep(learnt, stamp, status, other)
         key = self._write(home, ref, status, {"stamp": kept, "has_text": has_text}, known, learnt)
-        if not learnt.is_more and known:
-            self._forget_entries(key)
+        if known:
+            self._forget_entries(key, _TITLE if learnt.is_more else None)
         texts.add(key, path, learnt.entries, has_text)
+        if has_text:
+            texts.add_title(key, learnt.summary)
 
     def _known(self, home: Home, path: str) -> Known | None:
         values = [home.path, home.program, os.path.dirname(path), path]
@@ -161,7 +166,7 @@ class Indexing:
         folded = tree.fold(page.entries)
         tally = Tally()
         tally.add(folded.entries)
-        problems = [*map(str, page.problems), *folded.notices]
+        problems = [*(problem.brief for problem in page.problems), *folded.notices]
         return _learnt(store, ref, page, folded.entries, stamp, tally, problems, is_more=False)
 
     def _more(
@@ -187,7 +192,7 @@ class Indexing:
         if not self._is_in_order(known.key, page.entries):
             return None
         state.tally.add(page.entries)
-        problems = [*map(str, page.problems)]
+        problems = [problem.brief for problem in page.problems]
         return _learnt(store, ref, page, page.entries, stamp, state.tally, problems, is_more=True)
 
     def _is_in_order(self, key: int, entries: Sequence[Entry]) -> bool:
@@ -216,7 +221,7 @@ class Indexing:
 
     def _to_keep(self, learnt: Learnt, stamp: int, status: Status, other: Status) -> int:
         """The stamp; 0 where the files may change, or be read better, without showing it."""
-        times = [time for each in (status, other) if each for time in (each.st_mtime_ns, each.st_ctime_ns)]
+        times = [when for each in (status, other) if each for when in (each.st_mtime_ns, each.st_ctime_ns)]
         return stamp if learnt.lock and self._now - max(times, default=0) > _SETTLED else 0
 
     def _write(
@@ -263,10 +268,13 @@ class Indexing:
         self._db.execute("INSERT OR REPLACE INTO reading (session, state) VALUES (?, ?)", (key, state))
         return key
 
-    def _forget_entries(self, key: int) -> None:
-        keys = self._db.execute("SELECT key FROM entry WHERE session = ?", (key,)).fetchall()
+    def _forget_entries(self, key: int, id: str | None = None) -> None:
+        """All of a session, or one."""
+        which = "session = ?" if id is None else "session = ? AND id = ?"
+        values = [key, *([] if id is None else [id])]
+        keys = self._db.execute(f"SELECT key FROM entry WHERE {which}", values).fetchall()
         self._db.executemany("DELETE FROM said WHERE rowid = ?", keys)
-        self._db.execute("DELETE FROM entry WHERE session = ?", (key,))
+        self._db.execute(f"DELETE FROM entry WHERE {which}", values)
 
     def _store(self, home: Home) -> FileStore:
         if home not in self._stores:
@@ -297,8 +305,11 @@ def _learnt(
 
 
 def _unreadable(error: Exception) -> Learnt:
-    message = error.message if isinstance(error, PerdureError) else str(error)
-    return Learnt(Tally().summary(Header("", ""), [message]), (), False, None, "")
+    if isinstance(error, Unreadable):
+        reason = f"cannot be read: {error.reason}"
+    else:
+        reason = error.message if isinstance(error, PerdureError) else str(error)
+    return Learnt(Tally().summary(Header("", ""), [reason]), (), False, None, "")
 
 
 def _check(path: str, end: int) -> int:
@@ -326,13 +337,21 @@ class _Texts:
     def add(self, session: int, path: str, entries: Iterable[Entry], with_text: bool) -> None:
         own = (crc32(path.encode("utf-8", "surrogatepass")) & 0xFFF) << 8
         for number, entry in enumerate(entries):
-            key = min(milliseconds(entry.timestamp), _LATEST) << KEY_BITS | own | number & 0xFF
-            while key in self._rows:
-                key += 1
             role, text = _said(entry) if with_text else ("", "")
-            text = searchable(text) if text else ""
-            self.size += len(text) + 100
-            self._rows[key] = session, storable(entry.id), role, text
+            key = min(milliseconds(entry.timestamp), _LATEST) << KEY_BITS | own | number & 0xFF
+            self._put(key, session, storable(entry.id), role, text)
+
+    def add_title(self, session: int, summary: Summary) -> None:
+        """What a listing calls it can be searched for, and what it was called before cannot."""
+        moment = min(milliseconds(summary.active), _LATEST)
+        self._put(moment << KEY_BITS, session, _TITLE, "title", summary.title)
+
+    def _put(self, key: int, session: int, id: str | bytes, role: str, text: str) -> None:
+        while key in self._rows:
+            key += 1
+        text = searchable(text) if text else ""
+        self.size += len(text) + 100
+        self._rows[key] = session, id, role, text
 
     def write(self) -> None:
         self._db.execute("SAVEPOINT texts")
@@ -363,13 +382,15 @@ class _Texts:
 
 
 _LATEST = 2**42  # milliseconds: the year 141338
+_TITLE = ""
+"""Stands for a session's title among its entries' ids, none of which is empty."""
 
 
 def _said(entry: Entry) -> tuple[str, str]:
     """Who said it, as a search tells them apart, and what there is to find."""
+    if entry.type == "session_info":
+        return "", ""  # the title says it
     if entry.type != "message":
-        if entry.type == "session_info":
-            return "name", entry.text
         return ("custom" if entry.type == "custom_message" else "summary"), entry.text[:_LONGEST_SAID]
     match entry.body:
         case Message(message=Assistant(content=content)):

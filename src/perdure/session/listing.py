@@ -12,6 +12,7 @@ one that cannot be read raises `Unreadable`.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 
@@ -34,7 +35,9 @@ _NAME = re.compile(r"(\d{4}-\d\d-\d\dT)(\d\d)-(\d\d)-(\d\d)-(\d{3}Z)_(.+)")
 def places(home: Home, folder: str = "") -> Iterator[Place]:
     """Those of a home; with `folder`, where each project has one, only those in that."""
     if folder:
-        return _pi_folder(folder)
+        if os.path.islink(folder):
+            raise Unreadable(folder, OSError(errno.ELOOP, ""))
+        return _files(_items(folder))
     listed: Callable[[str], Iterator[Place]] = registry.load(LAYOUTS[home.program].listing)
     return listed(home.sessions)
 
@@ -53,20 +56,16 @@ def pi(root: str) -> Iterator[Place]:
         if item.name.endswith(".jsonl"):
             yield item.name, item.path, _status(item), None
         elif item.is_dir(follow_symlinks=False):
-            yield from _pi_folder(item.path)
+            try:
+                yield from _files(_items(item.path))
+            except Unreadable:
+                yield item.name, item.path, None, None
         elif item.is_symlink() and item.is_dir():
             yield item.name, item.path, None, None
 
 
-def _pi_folder(folder: str) -> Iterator[Place]:
-    try:
-        below = list(os.scandir(folder))
-    except FileNotFoundError:
-        return
-    except OSError:
-        yield os.path.basename(folder), folder, None, None
-        return
-    for item in below:
+def _files(items: list[os.DirEntry[str]]) -> Iterator[Place]:
+    for item in items:
         name = item.name
         if name[-6:] == ".jsonl":
             yield name, item.path, _status(item), None

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from perdure.errors import Ambiguous, NotFound, PerdureError, UsageError
-from perdure.session import ids, tree
+from perdure.session import ids, summary, tree
 from perdure.session.entry import Entry, content_of, decode, placed
 from perdure.session.session import Session
 from perdure.session.stores import Cursor, Durability, Found, Header, Page, Store, open_store
-from perdure.session.summary import Tally
 
 
 class SessionSummary(NamedTuple):
@@ -190,9 +189,8 @@ class SessionManager:
         except PerdureError as error:
             return SessionSummary(ref.id, "", "", 0, "unreadable", error.message, "")
         folded = tree.fold(page.entries)
-        tally = Tally()
-        tally.add(folded.entries)
-        known = tally.summary(page.header, [*map(str, page.problems), *folded.notices])
+        problems = [*map(str, page.problems), *folded.notices]
+        known = summary.of(page.header, folded.entries, problems)
         active = self._store.holder(ref) is not None
         return SessionSummary(
             ref.id,

@@ -43,7 +43,7 @@ def find_all(texts: Iterable[str], homes: Iterable[Home] | None = None) -> list[
     """Those that are called these, each once; or the first error, before anything was done to any."""
     problems: list[str] = []
     known = [_Called(home, ref.id, ref.path, ref) for home, ref in listed(homes, problems)]
-    chosen = {each.path: each for each in (_chosen(text, known, "Session", problems) for text in texts)}
+    chosen = {each.path: each for each in (_chosen_or_deleted(text, known, problems) for text in texts)}
     return [(open_store(*each.home), each.thing) for each in chosen.values()]
 
 
@@ -89,6 +89,7 @@ class Deleted(NamedTuple):
             "id": self.trashed.id,
             "deleted": self.trashed.deleted,
             "size": self.trashed.size,
+            "title": self.trashed.title,
             "path": self.path,
             "folder": self.trashed.folder,
         }
@@ -185,14 +186,16 @@ class _Called(NamedTuple, Generic[T]):
         return any(text in (other, f"{self.home.program}:{other}") for other in others)
 
     def begins(self, text: str) -> bool:
+        """Like this; or with what is before the `…` of a listing, and ends with what is behind it."""
         names = (self.id, self.reference, self.short, f"{self.home.program}:{self.short}")
-        return self.is_last and any(name.startswith(text) for name in names)
+        start, _, end = text.partition("…")
+        return self.is_last and any(name.startswith(start) and name.endswith(end) for name in names)
 
 
 def _chosen(text: str, known: Sequence[_Called[T]], what: str, problems: Sequence[str]) -> _Called[T]:
     if not isinstance(text, str):
         raise UsageError(f"An id is a string, not {type(text).__name__}")
-    matches = _matches(text, known) or _matches(_as_listed(text), known)
+    matches = _matches(text, known) or _matches(_as_listed(text), known) or _matches(text.lower(), known)
     if len(matches) == 1:
         return matches[0]
     if matches:
@@ -200,6 +203,20 @@ def _chosen(text: str, known: Sequence[_Called[T]], what: str, problems: Sequenc
     nearest = _nearest(text, known)
     near = f"nearest: {', '.join(nearest)}" if nearest else "there is none with an id like that"
     raise NotFound(what, text, nearest, hint="; ".join([near, *problems]))
+
+
+def _chosen_or_deleted(text: str, known: Sequence[_Called[Found]], problems: Sequence[str]) -> _Called[Found]:
+    """The error says so if it is in the trash: what was just deleted is what people look for."""
+    try:
+        return _chosen(text, known, "Session", problems)
+    except NotFound as error:
+        try:
+            (gone,) = find_deleted([text])
+        except PerdureError:
+            raise error from None
+        raise NotFound(
+            "Session", text, hint=f"it was deleted: restore {gone.reference} brings it back"
+        ) from None
 
 
 def _matches(text: str, known: Sequence[_Called[T]]) -> list[_Called[T]]:
@@ -235,9 +252,9 @@ _ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
 
 
 def _as_listed(text: str) -> str:
-    """The id that is meant where a listing had to cut it, or to write what no terminal may see as `\\x1b`."""
+    """The id that is meant where a listing had to write what no terminal may see as `\\x1b`."""
     try:
-        return _ESCAPE.sub(lambda match: chr(int(match[match.lastindex or 0], 16)), text.removesuffix("…"))
+        return _ESCAPE.sub(lambda match: chr(int(match[match.lastindex or 0], 16)), text)
     except (ValueError, OverflowError):
         return ""
 
@@ -253,4 +270,4 @@ def _nearest(text: str, known: Sequence[_Called[T]]) -> list[str]:
     import difflib  # only a miss pays for it
 
     names = {each.reference if ":" in text else each.id: each.reference for each in known}
-    return [names[near] for near in difflib.get_close_matches(text[:128], names, n=3, cutoff=0.4)]
+    return [names[near] for near in difflib.get_close_matches(text[:128], names, n=3, cutoff=0.6)]

@@ -94,18 +94,28 @@ class Tally(Struct, omit_defaults=True):
         )
 
 
+def of(header: Header, entries: Iterable[Entry], problems: Sequence[str] = ()) -> Summary:
+    """Of all entries of a tree at once."""
+    tally = Tally()
+    tally.add(entries)
+    return tally.summary(header, problems)
+
+
 def first_of(problems: Sequence[str]) -> str | None:
     if len(problems) < 2:
         return problems[0] if problems else None
     return f"{problems[0]} (and {len(problems) - 1} more)"
 
 
-_NOT_SHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_NOT_SHOWN = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]P_^X][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b."  # sequences that terminals obey
+    "|[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
 
 
 def one_line(text: str) -> str:
     """Fit to be shown: no line break, no escape sequence, nothing that turns the reading direction."""
-    shown = _NOT_SHOWN.sub("", " ".join(text.lstrip()[: 5 * LONGEST].split()))
+    shown = " ".join(_NOT_SHOWN.sub("", " ".join(text.lstrip()[: 5 * LONGEST].split())).split())
     shown = shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
     return shown.encode("utf-8", "replace").decode("utf-8")
 

@@ -51,10 +51,19 @@ class Trashed(NamedTuple):
     root: str = ""
     names: tuple[str, ...] = ()
     """Where its files lay, named from `root`, or absolute where there is no root; the session itself last."""
+    title: str = ""
+    """What a listing called it."""
 
 
 def discard(
-    home: str, id: str, program: str, root: str, names: Sequence[str], *, private: bool = True
+    home: str,
+    id: str,
+    program: str,
+    root: str,
+    names: Sequence[str],
+    *,
+    title: str = "",
+    private: bool = True,
 ) -> str:
     """Move a session's files and folders, named from `root`, into the trash, the session itself last.
 
@@ -72,6 +81,7 @@ def discard(
             "program": program,
             "id": id,
             "deleted": ids.stamp(ids.now()),
+            "title": title,
             "root": root,
             "names": list(places),
             "as": list(places.values()),
@@ -397,6 +407,7 @@ def _trashed(home: str, folder: str) -> Trashed:
         folders.size(home, _in(folder)),
         text("root"),
         tuple(names) if _are_texts(names) else (),
+        text("title"),
     )
 
 

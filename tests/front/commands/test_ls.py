@@ -185,6 +185,42 @@ def test_ids_are_short_at_a_terminal_and_each_still_finds_its_session(machine):
         assert machine.run("show", id, "--json").data["program"] == program
 
 
+def test_ids_that_are_long_and_begin_alike_leave_room_for_the_rest(machine, monkeypatch):
+    """And are accepted as they are shown."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for number in (1, 2):
+        machine.add(
+            "aurora", "a title of some length", id=f"review-the-login-flow-of-the-api-server-{number}"
+        )
+    _, shown = at_terminal("ls", "--all")
+    _, *rows = lines_of(shown)
+    assert all(width(row) <= 80 and "a title of some" in row for row in rows)
+    for row in rows:
+        assert machine.run("show", row.split()[1], "--json").data["program"] == "aurora"
+
+
+def test_the_reason_of_a_broken_one_is_seen_at_80_columns(machine, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    ref = machine.add("pi")
+    Path(ref.path).write_bytes(Path(ref.path).read_bytes() + b"{half a li")
+    _, shown = at_terminal("ls", "--all")
+    assert any("! line 3: the last line is unfinished" in line for line in lines_of(shown))
+    assert "sessions doctor" in shown.decode()
+
+
+def test_from_a_directory_that_is_gone(machine, monkeypatch):
+    """One sentence; and all of them can be listed from there."""
+    machine.add("pi")
+    gone = machine.user / "gone"
+    gone.mkdir()
+    script = f"cd {gone} && rmdir {gone} && {sys.executable} -m perdure sessions"
+    for verb, code in (("ls", 1), ("search x", 1), ("ls --all", 0)):
+        done = subprocess.run(["sh", "-c", f"{script} {verb}"], capture_output=True, text=True)
+        assert done.returncode == code
+        assert "Traceback" not in done.stderr
+        assert code == 0 or "The current directory is gone" in done.stderr
+
+
 def test_times_are_relative(machine):
     now = datetime.now(UTC)
     for age in (

@@ -135,6 +135,18 @@ def test_a_session_is_one_hit_however_often_it_matches(machine):
     assert "1 of 2 sessions shown" in done.err
 
 
+def test_all_of_them_are_found_if_all_are_asked_for(machine):
+    """However often the newest says it; and where only the newest are looked at, that is said."""
+    old = machine.add("pi", "zebra")
+    with Session.open(machine.store("pi"), machine.add("pi", "x")) as session:
+        session.append(*[Message(Assistant([Text("zebra")], model="m"))] * 1200)
+        newer = session.id
+    done = machine.run("search", "--all", "zebra")
+    assert "1 of at least 1 sessions" in done.err
+    assert "--limit 0" in done.err
+    assert ids_of(machine.run("search", "--all", "zebra", "--limit", "0", "--json")) == {old.id, newer}
+
+
 def test_of_more_hits_than_are_ranked_the_newest_are_looked_at(machine):
     """1,200 messages in one old session hide nothing newer."""
     old = machine.add("pi", *["zebra"] * 1200)
@@ -195,7 +207,14 @@ def test_a_name_is_found(machine):
     ref = machine.add("pi", "hello")
     machine.run("rename", ref.id, "the", "zebra", "plan")
     (hit,) = machine.run("search", "--all", "zebra", "--json").data
-    assert (hit["id"], hit["title"]) == (ref.id, "the zebra plan")
+    assert (hit["id"], hit["title"], hit["role"]) == (ref.id, "the zebra plan", "title")
+    _, *words = shlex.split(hit["command"])
+    assert "hello" in machine.run(*words[1:]).out, "and its command opens the session"
+    machine.run("rename", ref.id, "the", "giraffe", "plan")
+    assert machine.run("search", "--all", "zebra").code == 3, "what it was called before is no name of it"
+    assert ids_of(machine.run("search", "--all", "giraffe", "--json")) == {ref.id}
+    machine.add("cortext", "x")
+    assert {hit["program"] for hit in machine.run("search", "--all", "launch", "--json").data} == {"cortext"}
 
 
 def test_a_fork_of_a_session_is_found_beside_it(machine):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
+from perdure import config
 from perdure.front.ages import ago
 from perdure.front.output import Styled
 from perdure.front.table import table
@@ -16,12 +15,14 @@ if TYPE_CHECKING:
     from perdure.front.output import Output
     from perdure.session.catalog import Row
 
+_LONGEST_ID = 24
+_HEAD, _TAIL = 11, 8
 _STYLES = {"active": "green", "interrupted": "yellow", "unreadable": "red"}
 
 
 def ls(options: SimpleNamespace, out: Output) -> int:
     everything = options.all
-    scope = (Scope.everything() if everything else Scope.project(os.getcwd())).of(options.program)
+    scope = (Scope.everything() if everything else Scope.project(config.here())).of(options.program)
     with Catalog() as catalog:
         with out.progress("Reading sessions") as progress:
             problems = catalog.catch_up(scope, progress.update)
@@ -33,17 +34,26 @@ def ls(options: SimpleNamespace, out: Output) -> int:
         if out.json:
             out.data([row.facts for row in rows])
         elif rows:
-            ids = [catalog.short(row) if out.is_terminal else row.id for row in rows]
+            ids = [_brief(catalog.short(row), row.id) if out.is_terminal else row.id for row in rows]
             _table(out, rows, ids)
         for problem in (*problems, *([catalog.notice] if catalog.notice else ())):
             out.note(Styled(problem, "yellow"))
     where = "" if everything else " of this project"
+    which = f" that are {options.status}" if options.status else ""
     if not rows and not out.json:
-        more = "" if everything else f"; `{out.program} sessions ls --all` looks in all of them"
-        out.note(f"No sessions{where}{more}.")
+        places = ", ".join(config.as_typed(home.path) for home in scope.homes)
+        more = f" in {places}" if everything else f"; `{out.program} sessions ls --all` looks in all of them"
+        out.note(f"No sessions{where}{which}{more}.")
     elif len(rows) < total:
         out.note(f"{len(rows)} of {total:,} sessions{where} shown; --limit 0 shows all of them.")
+    if damaged := sum(row.problem is not None for row in rows):
+        out.note(f"{damaged} damaged; `{out.program} sessions doctor` says more.")
     return 0
+
+
+def _brief(short: str, id: str) -> str:
+    """One that is long even so, with `…` for its middle: it is accepted like that, too."""
+    return short if len(short) <= _LONGEST_ID else f"{id[:_HEAD]}…{id[-_TAIL:]}"
 
 
 def _table(out: Output, rows: list[Row], ids: list[str]) -> None:

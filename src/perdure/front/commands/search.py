@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 
+from perdure import config
 from perdure.errors import UsageError
 from perdure.front.ages import ago, seconds
 from perdure.front.output import Styled
-from perdure.front.visible import one_line
+from perdure.front.visible import fit, one_line, width
 from perdure.session.catalog import Catalog, Scope, stamp
 from perdure.session.query import MARK, UNMARK
 
@@ -23,30 +23,38 @@ if TYPE_CHECKING:
 _SECONDS = {"h": 3600, "d": 86_400, "w": 7 * 86_400, "m": 30 * 86_400, "y": 365 * 86_400}
 _MARKED = re.compile(f"{MARK}([^{UNMARK}]*){UNMARK}")
 _NOT_FOUND = 3
+_NARROWEST = 16  # columns of a title
 
 
 def search(options: SimpleNamespace, out: Output) -> int:
     words = _query(options.query)
     since = _since(options.since)
-    scope = (Scope.everything() if options.all else Scope.project(os.getcwd())).of(options.program)
+    scope = (Scope.everything() if options.all else Scope.project(config.here())).of(options.program)
     with Catalog() as catalog:
         with out.progress("Reading sessions") as progress:
             problems = catalog.catch_up(scope, progress.update, text=True)
-        hits, total = catalog.search(scope, words, role=options.role, since=since, limit=options.limit)
+        found = catalog.search(scope, words, role=options.role, since=since, limit=options.limit)
         for problem in (*problems, *([catalog.notice] if catalog.notice else ())):
             out.note(Styled(problem, "yellow"))
         if out.json:
-            out.data([_facts(hit, out.program) for hit in hits])
+            out.data([_facts(hit, out.program) for hit in found.hits])
         else:
-            for hit in hits:
+            for number, hit in enumerate(found.hits):
+                if number:
+                    out.line()
                 _show(out, hit, catalog.short(hit.row) if out.is_terminal else hit.row.id)
     where = "" if options.all else " in this project"
-    if not hits:
+    if not found.hits:
         more = "" if options.all else f"; `{out.program} sessions search --all` looks in all of them"
         out.note(f"Nothing found{where}{more}.")
         return _NOT_FOUND
-    if len(hits) < total:
-        out.note(f"{len(hits)} of {total:,} sessions shown; --limit 0 shows all of them.")
+    shown, total = len(found.hits), f"{found.sessions:,}"
+    if not found.is_all:
+        out.note(
+            f"{shown} of at least {total} sessions shown, by the newest messages; --limit 0 looks at all."
+        )
+    elif shown < found.sessions:
+        out.note(f"{shown} of {total} sessions shown; --limit 0 shows all of them.")
     return 0
 
 
@@ -72,13 +80,10 @@ def _since(text: str) -> int:
 
 def _show(out: Output, hit: Hit, id: str) -> None:
     row = hit.row
-    title = row.title or "-"
-    out.line(
-        Styled(f"{row.program}:{id}", "cyan"),
-        "  ",
-        Styled(title, "bold"),
-        Styled(f"  {ago(row.active / 1000)}", "dim"),
-    )
+    called, age, title = f"{row.program}:{id}", ago(row.active / 1000), one_line(row.title) or "-"
+    if out.is_terminal:
+        title = fit(title, max(_NARROWEST, out.columns - width(called) - width(age) - 4))
+    out.line(Styled(called, "cyan"), "  ", Styled(title, "bold"), Styled(f"  {age}", "dim"))
     out.line("  ", Styled(f"{hit.role}: ", "dim"), *_marked(hit.snippet, out.colour))
     out.line(Styled(f"  {_command(hit, id, out.program)}", "dim"))
 
@@ -91,7 +96,18 @@ def _marked(snippet: str, colour: bool) -> list[str | Styled]:
 
 
 def _command(hit: Hit, id: str, program: str) -> str:
-    return f"{program} sessions show {hit.row.program}:{id} --entry {hit.entry}"
+    """A title that matches is shown with all there is."""
+    words = [program, "sessions", "show", f"{hit.row.program}:{id}"]
+    if hit.entry:
+        words += ["--entry", hit.entry]
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    """For a shell. Ids may come from anywhere."""
+    if re.fullmatch(r"[\w@%+=:,./-]+", word, re.ASCII):
+        return word
+    return "'" + word.replace("'", "'\"'\"'") + "'"
 
 
 def _facts(hit: Hit, program: str) -> dict[str, object]:

@@ -80,6 +80,11 @@ class Problem(NamedTuple):
     def __str__(self) -> str:
         return f"{self.path} line {self.line}: {self.reason}" if self.line else f"{self.path}: {self.reason}"
 
+    @property
+    def brief(self) -> str:
+        """Where it is known which file it is about."""
+        return f"line {self.line}: {self.reason}" if self.line else self.reason
+
 
 Problems = list[Problem]
 

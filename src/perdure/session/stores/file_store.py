@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from perdure import registry
-from perdure.errors import Held, InvalidId, NotFound, NotSaved, Unreadable, UsageError
+from perdure.errors import Held, InvalidId, NotFound, NotSaved, PerdureError, Unreadable, UsageError
 from perdure.session import ids, listing, trash
 from perdure.session.entry import Entry
 from perdure.session.layouts import LAYOUTS
@@ -71,7 +71,8 @@ class FileStore(ABC):
         with self.lock(ref, 0):
             home = os.path.join(*self._place(relative))
             names = [*self._beside(relative), self._whole(relative)]  # the session itself last
-            trash.discard(home, ref.id, self.name, self.root, names, private=self.private)
+            title = self._title(ref)
+            trash.discard(home, ref.id, self.name, self.root, names, title=title, private=self.private)
             self._deleted(ref)
 
     def trashed(self) -> Sequence[Trashed]:
@@ -123,6 +124,16 @@ class FileStore(ABC):
         """Delete for good what was deleted and is chosen. Returns what is gone."""
         homes = self._homes()
         return [gone for home in homes for gone in trash.remove_for_good(home, chosen, private=self.private)]
+
+    def _title(self, ref: Found) -> str:
+        """By which people know it again; empty if it cannot be read, which is no reason to keep it."""
+        from perdure.session import summary, tree
+
+        try:
+            page = self.read(ref)
+            return summary.of(page.header, tree.fold(page.entries).entries).title
+        except PerdureError:
+            return ""
 
     def _find_deleted(self, text: str) -> tuple[str, Trashed]:
         homes = self._homes()

@@ -264,7 +264,7 @@ class Walk:
             self.lists.setdefault(self._list, []).append(None)
         self._guessing = True
         found = self._beginning.search(text, start) if self._worth > 0 else None
-        reason = error.msg if isinstance(error, JSONDecodeError) else "nested too deeply"
+        reason = error.msg.removesuffix(" at") if isinstance(error, JSONDecodeError) else "nested too deeply"
         if found is None:
             torn = where >= len(text.rstrip()) or reason.startswith("Unterminated string")
             self._note(where, "it ends in the middle" if torn else f"no document from here on ({reason})")

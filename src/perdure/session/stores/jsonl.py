@@ -459,7 +459,7 @@ def _tail(descriptor: int, offset: int) -> bytes:
 
 def _why(error: ValueError) -> str:
     """Without the decoder's own idea of lines: there is one line number in a problem."""
-    return getattr(error, "msg", None) or str(error)
+    return (getattr(error, "msg", None) or str(error)).removesuffix(" at")
 
 
 def _no_record(reason: str) -> str:
