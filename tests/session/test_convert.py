@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perdure.session import ids, lifecycle, tree
 from perdure.session.convert import convert
-from perdure.session.entry import Custom, Entry, meaning, new
+from perdure.session.entry import Custom, Entry, meaning, new, placed
 from perdure.session.layouts import LAYOUTS
 from perdure.session.record import canonical, loads
 from perdure.session.stores import Found, Header, Store
@@ -267,3 +267,21 @@ def test_a_status_a_header_said_last_is_said_by_the_copy_too(tmp_path):
     state.write_text(state.read_text().replace('"active"', '"paused"'))
     page = aurora.read(convert(cortext, ref, aurora).ref)
     assert lifecycle.recorded(page.header, page.entries) == "paused"
+
+
+@pytest.mark.parametrize(("layout", "at_rest"), [("aurora", "completed"), ("cortext", "paused")])
+def test_nobody_has_died_in_a_session_that_was_answered(layout, at_rest, tmp_path):
+    """One whose last word waits for an answer is left active, and so is shown as interrupted."""
+    source, target = store_of("pi", tmp_path / "pi"), store_of(layout, tmp_path / layout)
+    prompt = user_entry("why?")
+    answer = placed(assistant_entry("because"), parent_id=prompt.id)
+    for entries, expected in (([prompt, answer], at_rest), ([prompt], "active")):
+        page = target.read(convert(source, made(source, entries, {}), target).ref)
+        assert lifecycle.recorded(page.header, page.entries) == expected
+
+
+def test_a_conversation_is_called_after_its_first_prompt_if_it_has_no_name(tmp_path):
+    source, target = store_of("pi", tmp_path / "pi"), store_of("cortext", tmp_path / "work")
+    there = convert(source, made(source, [user_entry("Why is the login flaky?")], {}), target).ref
+    assert there.id.endswith("-conversation-why-is-the-login-flaky")
+    assert target.read(there).header.facts["title"] == "why is the login flaky"

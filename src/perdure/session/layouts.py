@@ -20,8 +20,8 @@ class Layout(
     namedtuple(
         "Layout",
         "home_variable default_home sessions store listing project shortest"
-        " id_of drops marker when_dead named",
-        defaults=("", frozenset(), "", "", False),
+        " id_of drops marker when_dead at_rest named",
+        defaults=("", frozenset(), "", "", "", False),
     )
 ):
     __slots__ = ()
@@ -46,6 +46,8 @@ class Layout(
     """Instead of one home for each user: the nearest folder above that holds this."""
     when_dead: str
     """Where sessions record a status: what an active one is whose process is gone."""
+    at_rest: str
+    """And what one is that has been answered and that nobody is in."""
     named: bool
     """Whether its document has a name for a session."""
 
@@ -84,6 +86,7 @@ LAYOUTS = {
         "cwd",
         len("session-") + 6,
         when_dead="interrupted",
+        at_rest="completed",
     ),
     "soleur": Layout(
         "SOLEUR_HOME",
@@ -114,6 +117,7 @@ LAYOUTS = {
         len("2026-01-31/001"),
         marker=".workspace",
         when_dead="paused",
+        at_rest="paused",
         named=True,
     ),
 }

@@ -212,8 +212,7 @@ def test_from_a_directory_that_is_gone(machine, monkeypatch):
     """One sentence; and all of them can be listed from there."""
     machine.add("pi")
     gone = machine.user / "gone"
-    gone.mkdir()
-    script = f"cd {gone} && rmdir {gone} && {sys.executable} -m perdure sessions"
+    script = f"mkdir {gone} && cd {gone} && rmdir {gone} && {sys.executable} -m perdure sessions"
     for verb, code in (("ls", 1), ("search x", 1), ("ls --all", 0)):
         done = subprocess.run(["sh", "-c", f"{script} {verb}"], capture_output=True, text=True)
         assert done.returncode == code
