@@ -28,8 +28,8 @@ format: .venv/installed-dev ## put the code into the project's format
 	$(python) -m ruff check --fix .
 	$(python) -m ruff format .
 
-bench: .venv/installed-dev ## measure speed beside peers and physical limits (ARGS="--quick")
-	@$(python) -m bench $(arguments)
+bench: .venv/installed-dev ## measure speed beside physical limits (ARGS="--quick"), and beside peers (PEERS=1)
+	@$(python) -m bench $(if $(filter-out 0,$(PEERS)),--peers) $(arguments)
 
 # The long runs print their seed, so nothing is captured and no time limit applies.
 crash: .venv/installed-dev ## kill writers 10,000 times and look for lost work (PERDURE_KILLS=n)

@@ -1,4 +1,4 @@
-"""`python -m bench [--quick] [--json | --markdown] [P1 P4 …]`: the table on stdout, progress on stderr."""
+"""`python -m bench [--quick] [--peers] [--json] [P1 P4 …]`: the table on stdout, progress on stderr."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from bench.ground import Ground
 from bench.measure import Figure, compare
-from bench.rows import ROWS, SCALES, Row
-from bench.sessions import Ground
+from bench.peers import Peers
+from bench.peers.install import install
+from bench.row import SCALES, Row
+from bench.rows import ROWS
 
 Results = dict[Row, list[Figure]]
 
@@ -26,15 +29,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _options(arguments)
     options.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.dir) as folder:
-        about = _about(folder, options.scale)
-        ground = Ground(folder)
-        results = {row: _measured(row, ground, options.scale) for row in options.rows}
+        peers = install(folder) if options.peers else Peers()
+        about = _about(folder, options.scale, peers)
+        ground = Ground(folder, peers)
+        sessions = f"{SCALES[options.scale].sessions:,}"
+        rows = [row._replace(title=row.title.format(sessions=sessions)) for row in options.rows]
+        results = {row: _measured(row, ground, options.scale) for row in rows}
     if options.json:
-        rows = [
-            {"row": row.name, "work": row.title, "figures": [each._asdict() for each in figures]}
+        report = [
+            {
+                "row": row.name,
+                "work": row.title,
+                "unit": row.unit,
+                "figures": [each._asdict() for each in figures],
+            }
             for row, figures in results.items()
         ]
-        print(json.dumps({**about, "rows": rows}, indent=1))
+        print(json.dumps({**about, "rows": report}, indent=1))
     else:
         print("\n".join(_markdown(about, results) if options.markdown else _plain(about, results)))
 
@@ -51,7 +62,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     option(
         "--smoke", dest="scale", action="store_const", const="smoke", help="tiny sizes: does it run at all?"
     )
-    option("--json", action="store_true", help="the figures as JSON, times in seconds")
+    option("--peers", action="store_true", help="install openai-agents, llm and pi, and measure them, too")
+    option("--json", action="store_true", help="the figures as JSON, in seconds and bytes")
     option("--markdown", action="store_true", help="the table that docs/performance.md holds")
     build = Path(__file__).parents[1] / "build"
     option("--dir", type=Path, default=build, help="a folder on the disk to be measured (build)")
@@ -74,11 +86,12 @@ def _measured(row: Row, ground: Ground, size: str) -> list[Figure]:
     return figures
 
 
-def _about(folder: str, size: str) -> dict[str, str]:
+def _about(folder: str, size: str, peers: Peers) -> dict[str, str]:
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "size": size,
         **{name: _version(name) for name in ("perdure", "msgspec", "orjson")},
+        **{peer.name: peer.version for peer in peers.installed},
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release().partition('-')[0]} {platform.machine()}",
         "cores": str(os.cpu_count()),
@@ -109,8 +122,8 @@ def _plain(about: dict[str, str], results: Results) -> Iterator[str]:
     yield ", ".join(f"{key} {value}" for key, value in about.items())
     for row, figures in results.items():
         yield f"\n{row.name}  {row.title}"
-        for name, took, ratio, half, most, to in map(_cells, figures):
-            yield f"    {name:32} {took:>9} {ratio:>8} {half:>12} {most:>10}  {to}".rstrip()
+        for name, took, ratio, half, most, to in (_cells(each, row.unit) for each in figures):
+            yield f"    {name:36} {took:>10} {ratio:>9} {half:>15} {most:>8}  {to}".rstrip()
 
 
 def _markdown(about: dict[str, str], results: Results) -> Iterator[str]:
@@ -119,12 +132,16 @@ def _markdown(about: dict[str, str], results: Results) -> Iterator[str]:
         yield f"\n**{row.name}: {row.title}**\n"
         yield "| | median | ratio | half of the rounds | ours, at most | ratio to |"
         yield "|---|--:|--:|--:|--:|---|"
-        yield from (f"| {' | '.join(_cells(each))} |" for each in figures)
+        yield from (f"| {' | '.join(_cells(each, row.unit))} |" for each in figures)
 
 
-def _cells(figure: Figure) -> tuple[str, ...]:
-    scale, unit = (1e6, "us") if figure.seconds < 1e-3 else (1e3, "ms")
-    took = f"{figure.seconds * scale:,.1f} {unit}"
+def _cells(figure: Figure, unit: str) -> tuple[str, ...]:
+    if unit == "bytes":
+        took = f"{figure.median / 1e6:,.1f} MB"
+    elif figure.median < 1e-3:
+        took = f"{figure.median * 1e6:,.1f} us"
+    else:
+        took = f"{figure.median * 1e3:,.1f} ms"
     if figure.against is None:
         return figure.name, took, "", "", "", ""
     at_most = f"{figure.at_most:.2f}x" if figure.at_most else ""

@@ -5,11 +5,14 @@ import math
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from bench.machine import COMMON, Machine
 from bench.measure import Contender, compare
+from bench.peers import Peer, Peers
 from bench.rows import ROWS
 
 ROOT = Path(__file__).parent.parent
@@ -84,4 +87,80 @@ def test_contenders_take_turns_and_a_ratio_compares_blocks_of_one_round():
     ours = Contender("ours", lambda: spend("o", 1, 200, 3, 100), "limit", calls=2)
     figures = compare([limit, ours], rounds=3, clock=lambda: now)
     assert "".join(order) == "lloo" + "lloo" + "ooll" + "lloo"
-    assert [(figure.seconds, figure.ratio) for figure in figures] == [(10, 1), (100, 3)]
+    assert [(figure.median, figure.ratio) for figure in figures] == [(10, 1), (100, 3)]
+
+
+def test_a_contender_may_sit_out_rounds_and_is_compared_with_those_it_was_in():
+    """It takes 3, 9 and 15 in rounds 0, 2 and 4, and the limit 1 to 5: the ratio is 3 each time."""
+    clock = 0.0
+    number = -1  # the first time is not measured
+
+    def spend(seconds):
+        nonlocal clock
+        clock += seconds
+
+    def limit():
+        nonlocal number
+        number += 1
+        spend(max(number, 1))
+
+    slow = Contender("slow", lambda: spend(3 * max(number, 1)), "limit", every=2)
+    _, figure = compare([Contender("limit", limit), slow], rounds=5, clock=lambda: clock)
+    assert (figure.ratio, figure.low, figure.high) == (3, 3, 3)
+    assert figure.median == 9
+
+
+def fake_peer(script: str) -> Peers:
+    """A peer whose process runs this, with the protocol of those written in Python at hand."""
+    code = f"from bench.peers.protocol import serve, timed\n{script}"
+    return Peers([Peer("pi", "0", [sys.executable, "-c", code])])
+
+
+def compared_with(peers: Peers, **arguments):
+    with ExitStack() as stack:
+        limit = Contender("limit", lambda: [2.0, 2.0, 2.0], reports=True)
+        found = peers.contenders(stack, "load", "limit", calls=3, **arguments)
+        return compare([limit, *found], rounds=3)
+
+
+def test_a_peer_takes_its_turns_and_its_own_figures_count():
+    """What it is given arrives there, what it prints is no answer, and the pipe is in nobody's time."""
+    peers = fake_peer(
+        """
+def load(folder, session):
+    def block(calls):
+        print("Welcome to this library!")
+        return [float(session)] * calls
+    return block
+serve({"load": load})
+"""
+    )
+    limit, peer = compared_with(peers, session="8")
+    assert (peer.name, peer.against, peer.median, peer.ratio) == ("pi open", "limit", 8, 4)
+    assert limit.median == 2
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("import a_library_that_is_not_there", "exit code 1"),
+        ("serve({'load': lambda **_: lambda calls: exit(7)})", "exit code 7"),
+    ],
+    ids=["before it is ready", "at work"],
+)
+def test_a_peer_that_ends_is_reported_and_left_out(script, reason, capfd):
+    figures = compared_with(fake_peer(script), session="")
+    assert [figure.name for figure in figures] == ["limit"]
+    assert f"left out: pi open: its process ended with {reason}" in capfd.readouterr().err
+
+
+def test_on_the_machine_most_messages_have_the_common_word_and_two_sessions_the_rare_one(tmp_path):
+    """Otherwise a search for them would measure something else."""
+    machine = Machine(str(tmp_path / "machine"), 40)
+    texts = [Path(each.path).read_text(encoding="utf-8") for each in machine.sessions]
+    assert sum(f" {machine.rare} " in text for text in texts) == 2
+    in_first_project = [text for text in texts if f'"cwd":"{machine.projects[0]}"' in text]
+    assert sum(f" {machine.rare} " in text for text in in_first_project) == 1
+    lines = [line for text in texts for line in text.splitlines()[1:]]
+    assert sum(f"{COMMON} " in line for line in lines) > len(lines) / 2
+    assert machine.size == sum(Path(each.path).stat().st_size for each in machine.sessions)

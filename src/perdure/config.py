@@ -34,8 +34,8 @@ def cache(name: str) -> str:
 
 def as_typed(path: str) -> str:
     """A path as its user would type it: what is in their home begins with `~`."""
-    own = os.path.join(os.path.expanduser("~"), "")
-    return f"~{os.sep}{path[len(own) :]}" if path.startswith(own) and own != os.sep else path
+    own = os.path.expanduser("~").rstrip(os.sep)
+    return f"~{path[len(own) :]}" if own and f"{path}{os.sep}".startswith(f"{own}{os.sep}") else path
 
 
 def nearest(marker: str) -> str:

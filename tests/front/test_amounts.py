@@ -43,5 +43,9 @@ def test_sizes_fit_in_seven_columns_and_keep_their_order(one, other):
 
 
 def test_one_is_one():
-    """And all else is many."""
+    """And all else is many; very many are told in thousands."""
     assert [counted(number, "session") for number in (0, 1, 2)] == ["0 sessions", "1 session", "2 sessions"]
+    assert [counted(number, "session") for number in (2000, 10**6)] == [
+        "2,000 sessions",
+        "1,000,000 sessions",
+    ]

@@ -52,6 +52,7 @@ def sessions(home):
         (["sessions", ""], list(SESSIONS)),
         (["sessions", "re"], ["rename", "restore"]),
         (["sessions", "-"], ["--help"]),
+        (["sessions", "ls", "--status", "i"], ["interrupted", "idle"]),
         (["sessions", "ls", "--"], ["--all", "--program", "--status", "--limit", "--json", "--help"]),
         (["sessions", "ls", "--l"], ["--limit"]),
         (["sessions", "ls", "--program", "s"], ["soleur", "sibyl"]),

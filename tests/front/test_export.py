@@ -222,7 +222,31 @@ def test_a_folder_layout_needs_a_place(machine, tmp_path):
     assert snapshot(place) == before
     missing = machine.run("export", ref.id, "--to", "cortext", "-o", str(tmp_path / "no" / "talk"))
     assert missing.code == 1
-    assert f"{tmp_path}/no/talk: No such file" in missing.err
+    assert missing.err == f"perdure: Not saved: {tmp_path}/no/talk: there is no folder {tmp_path}/no\n"
+    assert "-o DIR" in machine.run("export", ref.id, "--to", "cortext", "-o", "-").err
+
+
+@pytest.mark.parametrize("to", ["md", "html", "json", "aurora"])
+def test_a_dash_is_stdout(to, machine):
+    """As without -o; and no file is called that."""
+    ref = saved(machine, "aurora")
+    plain = machine.run("export", ref.id, "--to", to)
+    assert plain.out
+    assert machine.run("export", ref.id, "--to", to, "-o", "-") == plain
+    assert machine.run("export", ref.id, "--to", "md", "--json", "-o", "-").data["id"] == ref.id
+    assert machine.run("export", ref.id, "--to", "aurora", "--install", "-o", "-").code == 2
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize("to", ["md", "html"])
+def test_a_page_for_others_says_nothing_of_this_machines_folders(to, machine):
+    """Where the session lies is nobody's business, nor whose home it is; the damage is told all the same."""
+    ref = machine.add("pi", "hello", cwd=str(machine.user / "api"))
+    Path(ref.path).write_bytes(Path(ref.path).read_bytes() + b'{"torn')
+    page = machine.run("export", ref.id, "--to", to).out
+    assert str(machine.user) not in page
+    assert "~/api" in page
+    assert "line 3: " in page
 
 
 def test_a_file_is_replaced_and_keeps_its_mode(machine, tmp_path):
@@ -282,7 +306,7 @@ def test_a_disk_that_refuses_is_one_clear_sentence(machine, tmp_path):
     (tmp_path / "file").write_text("x")
     for output, reason in [
         ("/dev/full", "No space left on device"),
-        (f"{tmp_path}/no/talk.md", "No such file or directory"),
+        (f"{tmp_path}/no/talk.md", f"there is no folder {tmp_path}/no"),
         (f"{tmp_path}/file/talk.md", "Not a directory"),
         (f"{tmp_path}/{'x' * 300}", "File name too long"),
     ]:

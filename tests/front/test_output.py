@@ -22,15 +22,18 @@ def piped(code: str, stdin: str = "", **options) -> subprocess.CompletedProcess[
     return subprocess.run(command, input=stdin, capture_output=True, text=True, **options)
 
 
+OURS = ("NO_COLOR", "COLUMNS", "PAGER", "LESSCHARSET")
+
+
 def at_terminal(code: str, **environment: str) -> pexpect.spawn:
     """A program at a terminal of its own."""
-    settings = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
+    settings = {name: value for name, value in os.environ.items() if name not in OURS}
     return pexpect.spawn(
         sys.executable,
         ["-c", IMPORTS + textwrap.dedent(code)],
         encoding="utf-8",
         dimensions=(ROWS, COLUMNS),
-        env=settings | {"TERM": "xterm", "PAGER": ""} | environment,
+        env=settings | {"TERM": "xterm"} | environment,
         timeout=20,
     )
 
@@ -158,6 +161,49 @@ def test_output_that_nobody_takes_is_told_apart():
     finally:
         os.close(writing)
     assert (answer.returncode, answer.stderr) == (42, b"")
+
+
+@pytest.mark.parametrize("call", ["line(text)", "data(text)", "raw(text.encode())", "page(text)"])
+def test_a_reader_that_leaves_in_the_middle_is_noticed_also_unbuffered(call):
+    """Python's own streams take half a write for a whole one then, and all looks well."""
+    code = f"""
+        text = "x" * 10_000_000
+        try:
+            out.{call}
+            out.flush()
+        except OutputLost as lost:
+            out.abandon()
+            sys.exit(42 if isinstance(lost.cause, BrokenPipeError) else 1)
+    """
+    command = [sys.executable, "-u", "-c", IMPORTS + textwrap.dedent(code)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as started:
+        assert started.stdout
+        assert started.stdout.read(10)
+        started.stdout.close()
+    assert started.returncode == 42
+
+
+def test_unbuffered_all_of_it_arrives():
+    """In every encoding."""
+    code = f"{IMPORTS}out.line('ä' * 500_000)\nout.note('你')\nout.line('你')"
+    for encoding, long, short in (("utf-8", "ä" * 500_000, "你"), ("latin-1", "ä" * 500_000, r"\u4f60")):
+        settings = os.environ | {"PYTHONIOENCODING": encoding}
+        answer = subprocess.run([sys.executable, "-u", "-c", code], env=settings, capture_output=True)
+        assert answer.stdout.decode(encoding) == f"{long}\n{short}\n"
+        assert answer.stderr.decode(encoding) == f"{short}\n"
+
+
+def test_what_failed_is_one_line_that_begins_with_the_program():
+    """With what to do about it; a question needs no semicolon."""
+    answer = piped("""
+        from perdure.errors import PerdureError
+        out = Output(program="pi")
+        errors = ("It broke", "mend\\nit"), ("It broke",), ("Did it break?", "mend it"), ("Is it you?",)
+        for error in errors:
+            out.failed(PerdureError(*error))
+    """)
+    lines = ["pi: It broke; mend it", "pi: It broke", "pi: Did it break? mend it", "pi: Is it you?"]
+    assert (answer.stdout, answer.stderr.splitlines()) == ("", lines)
 
 
 @needs("/dev/full", given=os.path.exists("/dev/full"))
@@ -304,11 +350,38 @@ def test_without_a_pager_a_long_text_is_shown():
     assert written(f"out.page({LONG})", PAGER="'") == SHOWN
 
 
+@pytest.mark.parametrize("settings", [{"PAGER": ""}, {"PAGER": " "}, {"PAGER": "false", "TERM": "dumb"}])
+def test_where_no_pager_is_wanted_a_long_text_is_shown(settings):
+    """One that is set to nothing, as for git; and a terminal on which none could move."""
+    assert written(f"out.page({LONG})", **settings) == SHOWN
+
+
+@pytest.mark.parametrize(("encoding", "told"), [("utf-8", "utf-8"), ("UTF8", "utf-8"), ("latin-1", "unset")])
+def test_less_is_told_which_characters_come(encoding, told):
+    """Its locale may be another; all else in its environment is as it was."""
+    pager = """sh -c 'echo "${LESSCHARSET-unset} $KEPT"'"""
+    shown = written(f"out.page({LONG})", PAGER=pager, PYTHONIOENCODING=encoding, KEPT="yes")
+    assert shown == f"{told} yes\n"
+
+
 @needs_tool("less")
-@pytest.mark.parametrize("pager", ["", "less", "less -S"])
+def test_less_shows_letters_of_all_scripts_where_the_locale_has_none():
+    """Not as bytes between angle brackets."""
+    code = f"out.page('Grüße 你\\n' + {LONG})"
+    child = at_terminal(code, LC_ALL="C", PYTHONUTF8="1", LESS="")
+    child.expect_exact("Grüße 你")
+    child.expect_exact(":")
+    child.send("q")
+    child.expect(pexpect.EOF)
+    child.close()
+
+
+@needs_tool("less")
+@pytest.mark.parametrize("pager", [None, "less", "less -S"])
 def test_less_pages_with_colour_and_is_left_with_q(pager):
     """Its own prompt at the end of the first screen; Ctrl+C is for it to handle; then the program goes on."""
-    child = at_terminal(f"out.page({LONG})\nout.line('after')", PAGER=pager, LESS="")
+    settings = {} if pager is None else {"PAGER": pager}
+    child = at_terminal(f"out.page({LONG})\nout.line('after')", **settings, LESS="")
     child.expect_exact("\x1b[1mline 3\x1b[m")
     child.expect_exact(":")
     child.sendintr()

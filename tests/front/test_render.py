@@ -417,9 +417,17 @@ def test_a_document_says_what_it_leaves_out(tmp_path):
     path.write_bytes(path.read_bytes() + b'{"torn')
     facts = dict(render.document(Session.view(session.store, session.ref)).facts)
     assert facts["other branches"] == "1, not shown here"
-    assert "line 6" in facts["damage"]
+    assert facts["damage"].startswith("line 6: ")
     assert facts["messages"] == "3"
     assert facts["directory"] == "/home/me/api"
+
+
+def test_a_branch_is_another_one_wherever_the_conversation_stands(tmp_path):
+    """Also if nothing was said since it was left, and the conversation ends in the middle of it."""
+    first, second, third = turns(3)
+    session = kept(store_of("pi", tmp_path), [first, second, third])
+    assert render.other_branches(session, session.path()) == 0
+    assert render.other_branches(session, [first, second]) == 1
 
 
 def test_a_session_in_which_nothing_was_said_is_a_document_too(tmp_path):

@@ -153,11 +153,37 @@ def test_every_layout_can_be_shown(layout, machine):
 
 
 def test_only_the_active_path_is_shown(machine):
-    """What was left is in the tree."""
+    """What was left is in the tree, and the heading says so."""
     entries = left_and_here()
     ref = saved(machine, entries)
-    assert "use a regex" not in machine.run("show", ref.id).out
-    assert "use a regex" in machine.run("show", ref.id, "--tree").out
+    shown, drawn = machine.run("show", ref.id).out, machine.run("show", ref.id, "--tree").out
+    assert "use a regex" not in shown
+    assert "use a regex" in drawn
+    assert f"pi:{ref.id} · 5 of 6 messages · 1 other branch: --tree · " in shown
+    assert f"pi:{ref.id} · 6 messages · " in drawn
+    assert "--tree" not in drawn
+    more = saved(machine, [*entries, child(user_entry("or a grammar"), entries[3])])
+    assert " · 5 of 7 messages · 2 other branches: --tree · " in machine.run("show", more.id).out
+    assert " · 6 messages · " in machine.run("show", saved(machine, chained(*turns(6))).id).out
+
+
+def test_one_sees_where_a_thought_and_an_argument_end(machine):
+    """Without colours: their further lines are indented further, and an answer stands apart."""
+    thinking = {"type": "thinking", "thinking": "Two ways:\n\na regex,\nor more."}
+    edit = {"path": "a.py", "old": "x: 1\ny: 2\n", "new": "z"}
+    entries = chained(
+        Entry.message("assistant", [thinking, {"type": "text", "text": "I take\nthe first."}]),
+        tool_call_entry("edit", edit),
+        tool_result_entry("done", name="edit"),
+        Entry.message("bashExecution", "", command="for x in *\ndo ls", output="a.py"),
+    )
+    shown = machine.run("show", saved(machine, entries).id).out
+    for part in (
+        "\n  (thinking) Two ways:\n\n    a regex,\n    or more.\n\n  I take\n  the first.\n",
+        "\n    path: a.py\n    old: x: 1\n      y: 2\n    new: z\n    done\n",
+        "\n  $ for x in *\n    do ls\n  a.py\n",
+    ):
+        assert part in shown
 
 
 def test_what_was_damaged_is_said_in_two_lines_on_stderr(machine):
@@ -453,12 +479,12 @@ def test_a_long_conversation_is_paged_and_a_short_one_is_not(machine, tmp_path):
     assert "turn 59" in (tmp_path / "paged").read_text()
 
 
-def test_a_reader_that_leaves_is_no_error(machine):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_leaves_is_no_error(unbuffered, machine):
     """`show | head -1`."""
     ref = saved(machine, turns(5000))
     shown = [sys.executable, "-m", "perdure", "sessions", "show", ref.id]
-    # Unbuffered, Python takes half a write for a whole one, and nobody is told that the reader left.
-    settings = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    settings = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with subprocess.Popen(shown, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=settings) as started:
         assert started.stdout
         assert started.stderr

@@ -114,6 +114,17 @@ def test_a_strange_argument_cannot_break_the_sentence(argument):
     ("arguments", "sentence"),
     [
         (["sesions"], "unknown argument 'sesions': did you mean sessions? run `pi --help` to see what"),
+        *(
+            ([verb, "--all"], f"unknown argument '{verb}': did you mean `pi sessions {verb}`?\n")
+            for verb in SESSIONS
+        ),
+        (["sessions", "show", ""], "ID is empty; run `pi sessions ls --all` to see what there is\n"),
+        (["sessions", "rm", "x", " "], "ID is empty; run `pi sessions ls --all` to see what there is\n"),
+        (["sessions", "restore", ""], "ID is empty; run `pi sessions trash` to see what there is\n"),
+        (
+            ["sessions", "ls", "--status", "actve"],
+            "--status: 'actve' is none of active, interrupted, idle, pau",
+        ),
         (["sessions", "sho"], "unknown verb 'sho': did you mean show? run `pi sessions --help`"),
         (["sessions", "frobnicate"], "unknown verb 'frobnicate'; run `pi sessions --help`"),
         (["sessions", "--all"], "unknown verb '--all'; run `pi sessions --help`"),
@@ -151,6 +162,20 @@ def test_every_verb_has_help_and_a_function(verb):
     assert "--json" in answer.stdout
     assert f"\n  pi sessions {verb}" in answer.stdout.partition("examples:")[2]
     assert callable(registry.load(SESSIONS[verb].runs))
+
+
+@pytest.mark.parametrize(
+    ("verb", "says"),
+    [
+        ("ls", ["show so many, the newest;", "active, interrupted, idle, paused, completed, unreadable"]),
+        ("search", ["show so many, the best;"]),
+        ("export", ["stdout, as -", "for cortext, the folder to make"]),
+    ],
+)
+def test_help_says_what_an_option_means_for_this_verb(verb, says):
+    """However its lines are broken."""
+    text = " ".join(pi("sessions", verb, "--help").stdout.split())
+    assert [each for each in says if each not in text] == []
 
 
 def test_a_verb_is_run_and_its_exit_code_is_the_programs(home):

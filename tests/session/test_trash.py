@@ -42,7 +42,7 @@ class World(NamedTuple):
         (self.root / "project" / "s1.notes").mkdir()
         (self.root / "project" / "s1.notes" / "note").write_text(f"about {said}")
 
-    def discard(self, names: list[str] = NAMES, id: str = "s1", **options: Any) -> str:
+    def discard(self, names: list[str] = NAMES, id: str = "s1", **options: Any) -> trash.Trashed:
         return trash.discard(self.home, id, "pi", str(self.root), names, **options)
 
     def restore(self, text: str = "s1", **options: Any) -> list[str]:
@@ -98,10 +98,9 @@ def test_a_session_goes_to_the_trash_and_comes_back_as_it_was(world, disks):
     """Files, folders, links and modes; the other session stays where it is, and the trash is empty again."""
     world.plant()
     before = snapshot(world.root, times=True)
-    folder = world.discard()
-    assert folder == str(world.trash / "s1")
+    assert world.discard() == trash.listed(world.home)[0]
     assert os.listdir(world.root / "project") == ["s10.jsonl"]
-    assert sorted(os.listdir(folder)) == ["s1", "s1.jsonl.v1", "s1.notes", "trash.json"]
+    assert sorted(os.listdir(world.trash / "s1")) == ["s1", "s1.jsonl.v1", "s1.notes", "trash.json"]
     assert world.restore() == [str(world.root / name) for name in NAMES]
     after = snapshot(world.root, times=True)
     assert {**after, "project": None} == {**before, "project": None}  # only the time of their folder changed
@@ -124,7 +123,15 @@ def test_the_note_says_what_it_was_when_it_was_deleted_and_where_it_lay(world, m
     (found,) = trash.listed(world.home)
     assert found.size == len("hello") + 256 + len("old") + len("about hello") + _size_of_note(world)
     assert found == trash.Trashed(
-        "s1", "pi", "2026-06-01T12:00:00.000Z", "s1", found.size, str(world.root), tuple(NAMES)
+        "s1",
+        "pi",
+        "2026-06-01T12:00:00.000Z",
+        "s1",
+        found.size,
+        str(world.root),
+        tuple(NAMES),
+        "",
+        world.home,
     )
 
 
@@ -741,7 +748,7 @@ def test_links_planted_in_the_trash_lead_nowhere(world, tmp_path):
     world.plant()
     world.trash.mkdir()
     (world.trash / "s1").symlink_to(tmp_path / "outside")
-    assert world.discard() == str(world.trash / "s1.2")
+    assert world.discard().folder == "s1.2"
     assert world.folders() == ["s1.2"]
     (world.trash / "s1.2" / "trash.json.tmp").symlink_to(tmp_path / "outside" / "precious")
     (world.trash / "s1.2" / ".moving-0").symlink_to(tmp_path / "outside")

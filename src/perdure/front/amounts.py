@@ -16,5 +16,5 @@ def size(count: int) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 session`, `3 sessions`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    """`1 session`, `3,000 sessions`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -7,6 +7,7 @@ other failed system call: what should have been shown was not, and that must not
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
@@ -19,7 +20,7 @@ from perdure.front.visible import escape, fit, one_line, respelled, visible, wid
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import TextIO
+    from typing import Any, TextIO
 
     from perdure.errors import PerdureError
 
@@ -32,7 +33,7 @@ _STYLES = {
     "cyan": "36",
     "match": "1;31",
 }
-_PAGER = ["less", "-FRX"]
+_PAGER = "less -FRX"
 _PATIENCE = 1.0  # seconds of work before its progress is shown
 _PACE = 0.1
 _BAR = 30
@@ -93,8 +94,9 @@ class Output:
         self._tell(_painted(parts, self._notes_have_colour) + "\n")
 
     def failed(self, error: PerdureError) -> None:
-        """What went wrong, where the rest goes on all the same."""
-        self.note("; ".join(filter(None, (error.message, error.hint))))
+        """What went wrong and what to do about it, in one line."""
+        between = " " if error.message.endswith("?") else "; "
+        self.note(one_line(f"{self.program}: {between.join(filter(None, (error.message, error.hint)))}"))
 
     def data(self, value: object) -> None:
         """One JSON value, in which all that is not fit for a terminal is escaped as JSON does it."""
@@ -110,18 +112,16 @@ class Output:
         if self._stdout is None or self.is_terminal:
             return self._write(visible(data.decode(errors="backslashreplace")))
         self.flush()
-        rest = memoryview(data)
         try:
-            while rest:
-                rest = rest[self._stdout.buffer.write(rest) :]
+            _write_all(self._stdout.buffer, data)
         except OSError as error:
             raise OutputLost(error) from error
 
     def page(self, text: str) -> None:
         """Text made for a terminal, its content visible already and its escape codes ours: through the user's
-        pager, if somebody is there to page and it is longer than the screen."""
+        pager, if somebody is there to page, the terminal can, and it is longer than the screen."""
         text = text if text.endswith("\n") else f"{text}\n"
-        is_watched = self.is_terminal and _is_terminal(self._stdin)
+        is_watched = self.is_terminal and _is_terminal(self._stdin) and config.setting("TERM") != "dumb"
         if not (is_watched and self._is_longer_than_the_screen(text) and self._paged(text)):
             self._write(text)
 
@@ -191,17 +191,24 @@ class Output:
         return 0 < rows <= sum(1 + max(0, width(line) - 1) // max(1, columns) for line in lines)
 
     def _paged(self, text: str) -> bool:
-        """Whether there was a pager to show it."""
+        """Whether there was a pager to show it. One that is set to nothing is not wanted."""
+        import codecs
         import shlex
         import subprocess
 
         assert self._stdout is not None
         self.flush()
         try:
-            command = shlex.split(config.setting("PAGER")) or _PAGER
+            command = shlex.split(config.setting("PAGER", _PAGER))
+            if not command:
+                return False
             if os.path.basename(command[0]) == "less":
                 command = [command[0], "-R", *command[1:]]  # or it shows our colours as text
-            pager = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=self._stdout)
+            is_utf8 = codecs.lookup(self._stdout.encoding).name == "utf-8"
+            settings = {"LESSCHARSET": "utf-8"} if is_utf8 else {}  # or it asks a locale that may be another
+            pager = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=self._stdout, env=config.environment(**settings)
+            )
         except (OSError, ValueError):
             return False
         assert pager.stdin is not None
@@ -264,9 +271,24 @@ def _painted(parts: Sequence[str | Styled], colour: bool) -> str:
 
 def _write(stream: TextIO, text: str, spell: Callable[[str], str]) -> None:
     try:
-        stream.write(text)
+        _write_whole(stream, text)
     except UnicodeEncodeError:  # before anything was written: an encoding that knows fewer characters
-        stream.write(re.sub(r"[^\x00-\x7f]", lambda found: spell(found[0]), text))
+        _write_whole(stream, re.sub(r"[^\x00-\x7f]", lambda found: spell(found[0]), text))
+
+
+def _write_whole(stream: TextIO, text: str) -> None:
+    """Where Python runs unbuffered, its text streams take half a write for a whole one."""
+    buffer = getattr(stream, "buffer", None)
+    if isinstance(buffer, io.RawIOBase):
+        _write_all(buffer, text.encode(stream.encoding, stream.errors or "strict"))
+    else:
+        stream.write(text)
+
+
+def _write_all(buffer: Any, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[buffer.write(rest) or 0 :]
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

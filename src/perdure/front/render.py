@@ -13,8 +13,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from perdure.config import as_typed
 from perdure.front.ages import seconds
-from perdure.session import tree
+from perdure.session import summary, tree
 from perdure.session.entry import (
     Assistant,
     BashExecution,
@@ -43,7 +44,7 @@ from perdure.session.entry import (
 from perdure.session.layouts import LAYOUTS, shown_status
 from perdure.session.record import dumps, loads
 from perdure.session.session import Session
-from perdure.session.summary import Summary, Tally
+from perdure.session.summary import Summary
 
 # --- parts --------------------------------------------------------------------------------------------
 
@@ -168,10 +169,10 @@ def _turn(entry: Entry, body: Body, labels: Mapping[str, str]) -> Turn:
             speaker, detail, parts = "program", kind, _parts(content)
         case Message(message=System(content=content)):
             speaker, parts = "system", _parts(content)
-        case Compaction(summary=summary):
-            speaker, detail, parts = "summary", "of what was said before", [Prose(_lines(summary))]
-        case BranchSummary(summary=summary):
-            speaker, detail, parts = "summary", "of another branch", [Prose(_lines(summary))]
+        case Compaction(summary=text):
+            speaker, detail, parts = "summary", "of what was said before", [Prose(_lines(text))]
+        case BranchSummary(summary=text):
+            speaker, detail, parts = "summary", "of another branch", [Prose(_lines(text))]
         case Unknown(type="message"):
             speaker = entry.role or "message"
             parts = [*_parts(entry.text), Note("a message of a shape this version does not know")]
@@ -390,7 +391,7 @@ def clock(timestamp: str, *, is_local: bool = False) -> str:
 
 
 class Document(NamedTuple):
-    """A conversation to be handed on."""
+    """A conversation to be handed on: it does not say where its owner keeps their files."""
 
     title: str
     facts: Sequence[tuple[str, str]]
@@ -402,25 +403,30 @@ def document(session: Session) -> Document:
     said = turns(path, session.labels)
     about = summary_of(session)
     models = dict.fromkeys(each.detail for each in said if each.speaker == "assistant" and each.detail)
-    others = len(tree.leaves(session.entries)) - 1
+    others = other_branches(session, path)
+    damage = [*(problem.brief for problem in session.problems), *session.notices]
     facts = {
         "program": session.store.name,
         "session": session.id,
         "began": about.created or (path[0].timestamp if path else ""),
-        "directory": about.cwd,
+        "directory": as_typed(about.cwd),
         "model": ", ".join(models),
         "messages": str(sum(entry.type == "message" for entry in path)),
-        "other branches": f"{others}, not shown here" if others > 0 else "",
-        "damage": about.problem or "",
+        "other branches": f"{others}, not shown here" if others else "",
+        "damage": summary.first_of(damage) or "",
     }
     return Document(about.title or session.id, [(name, fact) for name, fact in facts.items() if fact], said)
 
 
 def summary_of(session: Session) -> Summary:
     """What a listing says of it."""
-    tally = Tally()
-    tally.add(session.entries)
-    return tally.summary(session.header, [*map(str, session.problems), *session.notices])
+    return summary.of(session.header, session.entries, [*map(str, session.problems), *session.notices])
+
+
+def other_branches(session: Session, path: Sequence[Entry]) -> int:
+    """How many end elsewhere than on the path."""
+    on_path = {entry.id for entry in path}
+    return sum(leaf.id not in on_path for leaf in tree.leaves(session.entries))
 
 
 def status(session: Session, about: Summary) -> str:

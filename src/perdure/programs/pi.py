@@ -12,7 +12,8 @@ from perdure import __version__
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
     from perdure.errors import UsageError
     from perdure.front.commands import Command
@@ -59,7 +60,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         from perdure.front.output import Output, OutputLost
         from perdure.front.visible import one_line
 
-        out = Output()
+        out = Output(program=name)
         if isinstance(error, OutputLost):
             out.abandon()
             if isinstance(error.cause, BrokenPipeError):
@@ -69,8 +70,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
             return 1
         if not isinstance(error, PerdureError):
             raise
-        between = " " if error.message.endswith("?") else "; " if error.hint else ""
-        out.note(one_line(f"{name}: {error.message}{between}{error.hint}"))
+        out.failed(error)
         return error.exit_code
 
 
@@ -91,8 +91,7 @@ def _run(name: str, arguments: "Sequence[str]") -> int:
             return complete(words, COMMANDS, Output())
     for argument in arguments:
         if argument not in FLAGS and argument not in COMMANDS:
-            hint = f"run `{name} --help` to see what this release can do"
-            raise _unknown("argument", argument, [*COMMANDS, *FLAGS], hint)
+            raise _unknown_argument(argument, name)
     commands = "\n".join(f"  {command:12}  {summary}" for command, summary in COMMANDS.items())
     return _show(HELP.format(name=name, version=__version__, commands=commands))
 
@@ -116,12 +115,25 @@ def _call(command: "Command", words: "Sequence[str]", program: str) -> int:
     if asks_for_help(words):
         return _show(help_of(command, program, Output().columns))
     options = parse(command, words, program)
+    _refuse_nameless(command, vars(options), program)
     out = Output(json=getattr(options, "json", False), program=program.split()[0])
     try:
         code: int = registry.load(command.runs)(options, out)
     finally:
         out.flush()
     return code
+
+
+def _refuse_nameless(command: "Command", options: "Mapping[str, Any]", program: str) -> None:
+    """What a script makes of a variable that is not set is no beginning of every id."""
+    for argument in command.arguments:
+        if argument.completes in ("id", "deleted"):
+            given = options[argument.attribute]
+            if not all(name.strip() for name in (given if argument.many else [given])):
+                from perdure.errors import UsageError
+
+                listing = f"{program} {'trash' if argument.completes == 'deleted' else 'ls --all'}"
+                raise UsageError(f"{argument.metavar} is empty", f"run `{listing}` to see what there is")
 
 
 def _show(text: str) -> int:
@@ -131,6 +143,16 @@ def _show(text: str) -> int:
     out.line(text.rstrip("\n"))
     out.flush()
     return 0
+
+
+def _unknown_argument(word: str, name: str) -> "UsageError":
+    from perdure.errors import UsageError
+    from perdure.front.commands import SESSIONS
+
+    if word in SESSIONS:
+        return UsageError(f"unknown argument {word!r}: did you mean `{name} sessions {word}`?")
+    hint = f"run `{name} --help` to see what this release can do"
+    return _unknown("argument", word, [*COMMANDS, *FLAGS], hint)
 
 
 def _unknown(what: str, word: str, known: "Iterable[str]", hint: str) -> "UsageError":

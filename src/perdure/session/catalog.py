@@ -10,6 +10,7 @@ Here is what every listing pays for; what only a change pays for, reading sessio
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 from collections import namedtuple
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     Change = tuple[Home, str, str, listing.Status, listing.Status]
     """A home, and what stands in its listing."""
 
-_VERSION = 1
+_VERSION = 2
 """Of the tables below and of all that is put into them. A catalog of another one is made anew."""
 _WAIT = 5.0
 """Seconds for another process that is catching up. After that we do without the file."""
@@ -55,6 +56,7 @@ CREATE VIRTUAL TABLE said USING fts5 (
 );
 """
 KEY_BITS = 20
+LATEST = 2**43 - 1  # milliseconds, with which a key still is a number of SQLite's: in the year 2248
 """An entry's key is its time in milliseconds, and so many bits to tell apart what has the same. It is also
 the number of its text in `said`: so the newest are found first, and those since a moment alone."""
 
@@ -223,6 +225,8 @@ class Catalog:
         except sqlite3.DatabaseError:
             return id
         length = LAYOUTS[row.program].shortest
+        if _MADE_BY_TIME.match(id):  # others that are not known here yet may begin with the same minute
+            length = max(length, 13)
         while any(other and readable(other)[:length] == id[:length] for other in (before, after)):
             length += 1
         return id[:length]
@@ -240,13 +244,23 @@ class Catalog:
 
     def _search(self, scope: Scope, words: str, role: str, since: int, limit: int) -> Found:
         where, values = self._where(scope)
-        newest = self._db.execute(
-            "SELECT said.rowid, key FROM said JOIN session ON key = said.session"
-            f" WHERE said MATCH ? AND said.rowid >= ? AND ? IN ('', role) AND {where}"
-            f" ORDER BY said.rowid DESC LIMIT {MOST_RANKED if limit else -1}",
-            (words, since << KEY_BITS, role, *values),
+        newest_first = self._db.execute(
+            "SELECT entry.key, session.key FROM said"
+            " JOIN entry ON entry.key = said.rowid JOIN session ON session.key = entry.session"
+            f" WHERE said MATCH ? AND said.rowid >= ? {'AND role = ?' if role else ''} AND {where}"
+            " ORDER BY said.rowid DESC",
+            (words, min(since, LATEST) << KEY_BITS, *([role] if role else []), *values),
         )
-        session_of: dict[int, int] = dict(newest)
+        session_of: dict[int, int] = {}
+        sessions: set[int] = set()
+        is_all = True
+        for key, session in newest_first:
+            if limit and len(session_of) >= MOST_RANKED and len(sessions) >= limit:
+                is_all = False
+                break
+            session_of[key] = session
+            sessions.add(session)
+        newest_first.close()
         if not session_of:
             return Found([], 0, True)
         best: dict[int, int] = {}
@@ -258,29 +272,35 @@ class Catalog:
             if key in session_of:
                 best.setdefault(session_of[key], key)
         chosen = list(best.values())[: limit or None]
-        hits = [self._hit(words, key, session_of[key]) for key in chosen]
-        return Found(hits, len(best), not limit or len(session_of) < MOST_RANKED)
+        hits = [self._hit(words, key) for key in chosen]
+        return Found(hits, len(best), is_all)
 
-    def _hit(self, words: str, key: int, session: int) -> Hit:
+    def _hit(self, words: str, key: int) -> Hit:
         from perdure.session import query
 
-        entry, role, snippet = self._db.execute(
-            "SELECT entry, role, snippet(said, 3, ?, ?, '…', 16) FROM said WHERE said MATCH ? AND rowid = ?",
+        entry, role, snippet, *row = self._db.execute(
+            f"SELECT entry, role, snippet(said, 3, ?, ?, '…', 16), {_COLUMNS} FROM said"
+            " JOIN session ON session.key = said.session WHERE said MATCH ? AND said.rowid = ?",
             (query.MARK, query.UNMARK, words, key),
         ).fetchone()
-        row = self._db.execute(f"SELECT {_COLUMNS} FROM session WHERE key = ?", (session,)).fetchone()
-        return Hit(_rows([row])[0], entry, role, key >> KEY_BITS, query.readable(snippet))
+        return Hit(_rows([row])[0], readable(entry), readable(role), key >> KEY_BITS, query.readable(snippet))
 
     def _where(self, scope: Scope) -> tuple[str, list[str | bytes]]:
-        clauses: list[str] = ["0"]
+        whole = [home for home in scope.homes if home not in self._hidden]
+        clauses: list[str] = []
         values: list[str] = []
-        for home in scope.homes:
-            if home in self._hidden:
-                continue
-            condition, value = (scope.cwd and _condition(home, scope.cwd)) or ("", "")
-            clauses.append(f"home = ? AND program = ?{condition}")
-            values += [home.path, home.program, *([scope.folder(home) or value] if condition else [])]
-        return f"({' OR '.join(clauses)})", [*map(storable, values)]
+        for home in [*whole] if scope.cwd else ():
+            condition, value = _condition(home, scope.cwd) or ("", "")
+            if condition:
+                whole.remove(home)
+                clauses.append(f"home = ? AND program = ?{condition}")
+                values += [home.path, home.program, scope.folder(home) or value]
+        if whole:
+            # Of everything, nearly all rows are asked for: they are found in order, and not by their home.
+            both = "(home, program)" if scope.cwd else "(+home, +program)"
+            clauses.append(f"{both} IN (VALUES {', '.join(['(?, ?)'] * len(whole))})")
+            values += [each for home in whole for each in (home.path, home.program)]
+        return f"({' OR '.join(clauses) or '0'})", [*map(storable, values)]
 
     def _one(self, statement: str, values: Sequence[object] = ()) -> Any:
         return self._db.execute(statement, values).fetchone()[0]
@@ -327,10 +347,8 @@ class Catalog:
     def _opened(self) -> sqlite3.Connection:
         try:
             return _connect(self.path)
-        except sqlite3.DatabaseError as error:
-            return self._in_memory(error) if _is_passing(error) else self._anew()
-        except OSError as error:
-            return self._in_memory(error)
+        except (OSError, sqlite3.DatabaseError) as error:
+            return self._anew() if _is_damage(error) else self._in_memory(error)
 
     def _anew(self) -> sqlite3.Connection:
         """A damaged catalog is removed. Who has it open goes on with what has no name any more."""
@@ -343,7 +361,8 @@ class Catalog:
             return self._in_memory(error)
 
     def _in_memory(self, error: Exception) -> sqlite3.Connection:
-        self.notice = f"The catalog {self.path} cannot be used ({error}), so every session is read"
+        reason = error.strerror if isinstance(error, OSError) else error
+        self.notice = f"The catalog {self.path} cannot be used ({reason}), so every session is read"
         return _prepared(sqlite3.connect(":memory:", isolation_level=None))
 
     def _answered(self, scope: Scope, question: Callable[[], T], *, text: bool = False) -> T:
@@ -360,7 +379,7 @@ class Catalog:
             return work()
         except sqlite3.DatabaseError as error:
             self._db.close()
-            self._db = self._in_memory(error) if _is_passing(error) else self._anew()
+            self._db = self._anew() if _is_damage(error) else self._in_memory(error)
             return (again or work)()
 
 
@@ -370,21 +389,20 @@ def stamp(milliseconds: int) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest:03d}Z"
 
 
-_COLUMNS = ", ".join(Row._fields)
-_PASSING = {
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_PERM,
-}
+_COLUMNS = ", ".join(f"session.{name}" for name in Row._fields)
+_MADE_BY_TIME = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7")  # a UUID of version 7
+_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 
 
-def _is_passing(error: sqlite3.DatabaseError) -> bool:
-    """Locked, read-only or full: the file is good, and cannot be used now. Anything else is damage."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING
+def _is_damage(error: Exception) -> bool:
+    """Whether the file is no catalog, or not this version's. One that is locked, read-only or full is good,
+    and only cannot be used now."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return isinstance(error, _OtherVersion) or (code is not None and code & 0xFF in _DAMAGE)
+
+
+class _OtherVersion(sqlite3.DatabaseError):
+    """Or tables that no version has."""
 
 
 def storable(text: str) -> str | bytes:
@@ -403,7 +421,7 @@ def readable(stored: str | bytes) -> str:
 def _rows(found: Iterable[Sequence[Any]]) -> list[Row]:
     rows = [*map(Row._make, found)]
     for at, row in enumerate(rows):
-        if type(row.path) is not str or type(row.cwd) is not str:
+        if bytes in map(type, row):
             rows[at] = Row._make(readable(each) if type(each) is bytes else each for each in row)
     return rows
 
@@ -435,7 +453,9 @@ def _prepared(db: sqlite3.Connection) -> sqlite3.Connection:
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version != _VERSION:
         if version:
-            raise sqlite3.DatabaseError(f"a catalog of version {version}")
+            raise _OtherVersion(f"a catalog of version {version}")
+        if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise _OtherVersion("tables of somebody else's")
         # Readers and one writer at a time are not in each other's way, and a power cut leaves the old or the
         # new, though never synced when it is written: only when SQLite moves what was written to its place.
         db.execute("PRAGMA journal_mode = WAL")

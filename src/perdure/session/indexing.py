@@ -1,8 +1,9 @@
 """Reading what changed into the catalog.
 
 A session that only grew is read from where the last reading stopped: if its file is the one it was, if what
-was there then is still there (a checksum over the last of it says so), and if nothing in it was out of order.
-Otherwise it is read anew. Both give the same, so nobody can tell which it was.
+was there then is still there, and if nothing in it was out of order. Otherwise it is read anew. Both give the
+same, so nobody can tell which it was: up to 16 MB a checksum over all of it says what is still there, beyond
+that one over its beginning and its last 16 MB.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
@@ -20,7 +22,7 @@ from msgspec import Struct
 
 from perdure.errors import Conflict, PerdureError, Unreadable
 from perdure.session import listing, tree
-from perdure.session.catalog import KEY_BITS, storable
+from perdure.session.catalog import KEY_BITS, LATEST, readable, storable
 from perdure.session.entry import (
     Assistant,
     BashExecution,
@@ -34,7 +36,7 @@ from perdure.session.entry import (
 from perdure.session.ids import milliseconds
 from perdure.session.layouts import Home
 from perdure.session.query import searchable
-from perdure.session.record import REFUSED
+from perdure.session.record import REFUSED, dumps
 from perdure.session.stores import Cursor, Found, Header, Page, open_store
 from perdure.session.stores.file_store import FileStore
 from perdure.session.stores.jsonl import JsonlStore
@@ -49,7 +51,8 @@ _A_WHILE = 0.5  # seconds of reading, for the same
 _SETTLED = 2 * 10**9
 """Nanoseconds after which a file's times tell every later change of it. Until then a second change may have
 the time of the first, so such a file is looked at again."""
-_CHECKED = 2**20  # bytes, at the end of what was read
+_CHECKED = 2**24  # bytes at the end of what was read
+_CHECKED_FIRST = 2**16  # and at its beginning, where that is not the same
 _LONGEST_SAID, _LONGEST_RESULT = 100_000, 10_000
 """Characters of a message, and of what a tool answered, that can be searched for."""
 _MOST_VALUES = 500  # in one statement
@@ -103,9 +106,7 @@ class Indexing:
             with self._changing():
                 for home, path in gone:
                     if known := self._known(home, path):
-                        self._forget_entries(known.key)
-                        self._db.execute("DELETE FROM reading WHERE session = ?", (known.key,))
-                        self._db.execute("DELETE FROM session WHERE key = ?", (known.key,))
+                        self._forget(known)
                 gone = ()
                 texts = _Texts(self._db)
                 enough = time.monotonic() + _A_WHILE  # what is done stays done, whoever gets impatient
@@ -129,25 +130,43 @@ class Indexing:
     # --- one session ------------------------------------------------------------------------------------
 
     def _take(self, change: Change, texts: _Texts) -> None:
+        """One session, whatever is in it: if it cannot be told what that is, this is its row."""
         home, name, path, status, other = change
-        stamp = listing.stamp(status, other)
         known = self._known(home, path)
+        stamp = listing.stamp(status, other)
         lacks_text = self._text and not (known and known.has_text)
         if known and known.stamp == stamp and stamp and not lacks_text:
             return  # somebody else was here
         ref = Found(listing.namer(home.program)(name), path)
         try:
             learnt = self._learn(home, ref, status, stamp, None if lacks_text else known)
-        except (PerdureError, OSError, RecursionError) as error:
-            learnt = _unreadable(error)
+            self._keep(change, ref, known, learnt, texts)
+        except sqlite3.DatabaseError:
+            raise
+        except Exception as error:
+            if known and not os.path.lexists(path):
+                self._forget(known)  # it went while we looked
+            elif os.path.lexists(path):
+                self._keep(change, ref, known, _unreadable(error), texts)
+
+    def _keep(self, change: Change, ref: Found, known: Known | None, learnt: Learnt, texts: _Texts) -> None:
+        home, _, _, status, other = change
         has_text = self._text or bool(known and known.has_text)  # once it is there, it stays up to date
-        kept = self._to_keep(learnt, stamp, status, other)
+        said = [(each, *(_said(each) if has_text else ("", ""))) for each in learnt.entries]
+        kept = self._to_keep(learnt, listing.stamp(status, other), status, other)
         key = self._write(home, ref, status, {"stamp": kept, "has_text": has_text}, known, learnt)
         if known:
             self._forget_entries(key, _TITLE if learnt.is_more else None)
-        texts.add(key, path, learnt.entries, has_text)
-        if has_text:
-            texts.add_title(key, learnt.summary)
+        for entry, role, text in said:
+            texts.put(key, entry.id, milliseconds(entry.timestamp), role, text)
+        summary = learnt.summary
+        if has_text and summary.is_named:  # which can be searched for, and what it was called before cannot
+            texts.put(key, _TITLE, milliseconds(summary.active), "title", summary.title)
+
+    def _forget(self, known: Known) -> None:
+        self._forget_entries(known.key)
+        self._db.execute("DELETE FROM reading WHERE session = ?", (known.key,))
+        self._db.execute("DELETE FROM session WHERE key = ?", (known.key,))
 
     def _known(self, home: Home, path: str) -> Known | None:
         values = [home.path, home.program, os.path.dirname(path), path]
@@ -216,7 +235,7 @@ class Indexing:
             rows = self._db.execute(
                 f"SELECT id FROM entry WHERE session = ? AND id IN ({marks})", [key, *some]
             )
-            found.update(id if isinstance(id, str) else id.decode("utf-8", "surrogatepass") for (id,) in rows)
+            found.update(readable(id) for (id,) in rows)
         return found
 
     def _to_keep(self, learnt: Learnt, stamp: int, status: Status, other: Status) -> int:
@@ -235,7 +254,7 @@ class Indexing:
     ) -> int:
         summary = learnt.summary
         mtime = status.st_mtime_ns // 10**6 if status else 0
-        created = milliseconds(summary.created) or max(0, mtime)
+        created = milliseconds(summary.created) or min(max(0, mtime), LATEST)
         columns |= {
             "program": home.program,
             "home": home.path,
@@ -264,7 +283,7 @@ class Indexing:
             marks = ", ".join("?" * len(columns))
             done = self._db.execute(f"INSERT INTO session ({', '.join(columns)}) VALUES ({marks})", values)
             key = int(done.lastrowid or 0)
-        state = msgspec.json.encode(learnt.state) if learnt.state else None
+        state = dumps(learnt.state) if learnt.state else None
         self._db.execute("INSERT OR REPLACE INTO reading (session, state) VALUES (?, ?)", (key, state))
         return key
 
@@ -308,16 +327,18 @@ def _unreadable(error: Exception) -> Learnt:
     if isinstance(error, Unreadable):
         reason = f"cannot be read: {error.reason}"
     else:
-        reason = error.message if isinstance(error, PerdureError) else str(error)
+        told = error.message if isinstance(error, PerdureError) else f"{type(error).__name__}: {error}"
+        reason = f"cannot be read: {told}"
     return Learnt(Tally().summary(Header("", ""), [reason]), (), False, None, "")
 
 
 def _check(path: str, end: int) -> int:
-    """A checksum of a file's last bytes before `end`."""
+    """A checksum of a file before `end`; of a very large one of its first and its last bytes there."""
     start = max(0, end - _CHECKED)
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        return crc32(os.pread(file, end - start, start))
+        first = crc32(os.pread(file, min(start, _CHECKED_FIRST), 0))
+        return crc32(os.pread(file, end - start, start), first)
     finally:
         os.close(file)
 
@@ -331,57 +352,49 @@ class _Texts:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self._rows: dict[int, tuple[int, str | bytes, str, str]] = {}
+        self._rows: list[tuple[Any, ...]] = []
+        self._count: dict[int, int] = {}
+        """How many entries of each moment are among them."""
         self.size = 0
 
-    def add(self, session: int, path: str, entries: Iterable[Entry], with_text: bool) -> None:
-        own = (crc32(path.encode("utf-8", "surrogatepass")) & 0xFFF) << 8
-        for number, entry in enumerate(entries):
-            role, text = _said(entry) if with_text else ("", "")
-            key = min(milliseconds(entry.timestamp), _LATEST) << KEY_BITS | own | number & 0xFF
-            self._put(key, session, storable(entry.id), role, text)
-
-    def add_title(self, session: int, summary: Summary) -> None:
-        """What a listing calls it can be searched for, and what it was called before cannot."""
-        moment = min(milliseconds(summary.active), _LATEST)
-        self._put(moment << KEY_BITS, session, _TITLE, "title", summary.title)
-
-    def _put(self, key: int, session: int, id: str | bytes, role: str, text: str) -> None:
-        while key in self._rows:
-            key += 1
+    def put(self, session: int, id: str, moment: int, role: str, text: str) -> None:
+        """An entry of that moment, and what can be found of it."""
+        moment = min(moment, LATEST)
+        number = self._count.get(moment, 0)
+        self._count[moment] = number + 1
         text = searchable(text) if text else ""
         self.size += len(text) + 100
-        self._rows[key] = session, id, role, text
+        row = session, storable(id), storable(role), text
+        self._rows.append(((moment << KEY_BITS) + number, *row))
 
     def write(self) -> None:
         self._db.execute("SAVEPOINT texts")
         try:
-            self._write(sorted(self._rows.items()))
+            self._write(self._rows)
         except sqlite3.IntegrityError:  # a key is taken: another session has an entry of that moment
             self._db.execute("ROLLBACK TO texts")
-            rows: dict[int, tuple[int, str | bytes, str, str]] = {}
-            for key, row in sorted(self._rows.items()):
-                while key in rows or self._is_taken(key):
-                    key += 1
-                rows[key] = row
-            self._write(sorted(rows.items()))
+            free = {moment: self._free(moment) for moment in self._count}
+            self._write([(key + free[key >> KEY_BITS], *row) for key, *row in self._rows])
         self._db.execute("RELEASE texts")
 
-    def _write(self, rows: Sequence[tuple[int, tuple[int, str | bytes, str, str]]]) -> None:
+    def _write(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        rows = sorted(rows, key=itemgetter(0))
         self._db.executemany(
-            "INSERT INTO entry (key, session, id) VALUES (?, ?, ?)",
-            [(key, session, id) for key, (session, id, _, _) in rows],
+            "INSERT INTO entry (key, session, id) VALUES (?, ?, ?)", [row[:3] for row in rows]
         )
         self._db.executemany(
             "INSERT INTO said (rowid, session, entry, role, text) VALUES (?, ?, ?, ?, ?)",
-            [(key, *row) for key, row in rows if row[3]],
+            [row for row in rows if row[4]],
         )
 
-    def _is_taken(self, key: int) -> bool:
-        return self._db.execute("SELECT 1 FROM entry WHERE key = ?", (key,)).fetchone() is not None
+    def _free(self, moment: int) -> int:
+        """From which number on the keys of a moment are free."""
+        first, last = moment << KEY_BITS, (moment + 1 << KEY_BITS) - 1
+        statement = "SELECT max(key) FROM entry WHERE key BETWEEN ? AND ?"
+        (taken,) = self._db.execute(statement, (first, last)).fetchone()
+        return 0 if taken is None else int(taken) - first + 1
 
 
-_LATEST = 2**42  # milliseconds: the year 141338
 _TITLE = ""
 """Stands for a session's title among its entries' ids, none of which is empty."""
 

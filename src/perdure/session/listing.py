@@ -55,13 +55,14 @@ def pi(root: str) -> Iterator[Place]:
     for item in _items(root):
         if item.name.endswith(".jsonl"):
             yield item.name, item.path, _status(item), None
+        elif item.is_symlink():
+            if _leads_to_a_folder(item):
+                yield item.name, item.path, None, None
         elif item.is_dir(follow_symlinks=False):
             try:
                 yield from _files(_items(item.path))
             except Unreadable:
                 yield item.name, item.path, None, None
-        elif item.is_symlink() and item.is_dir():
-            yield item.name, item.path, None, None
 
 
 def _files(items: list[os.DirEntry[str]]) -> Iterator[Place]:
@@ -118,9 +119,9 @@ def _flat(root: str, suffix: str) -> Iterator[Place]:
 def sibyl(root: str) -> Iterator[Place]:
     for item in _items(root):
         if item.is_symlink():
-            if item.is_dir():
+            if _leads_to_a_folder(item):
                 yield item.name, item.path, None, None  # reading it will say why not
-        elif item.is_dir():
+        elif item.is_dir(follow_symlinks=False):
             path = os.path.join(item.path, "session.lisp")
             try:
                 yield item.name, path, os.stat(path, follow_symlinks=False), None
@@ -158,7 +159,7 @@ def _conversations(folder: str, day: str) -> Iterator[Place]:
         yield os.path.basename(folder), folder, None, None
         return
     for item in items:
-        if item.name.startswith(".") or not item.is_dir():
+        if item.name.startswith(".") or not (item.is_dir(follow_symlinks=False) or _leads_to_a_folder(item)):
             continue
         id = f"{day}/{item.name}" if day else item.name
         own = os.path.join(item.path, ".session")
@@ -224,6 +225,14 @@ def _items(root: str) -> list[os.DirEntry[str]]:
         return []
     except OSError as error:
         raise Unreadable(root, error) from error
+
+
+def _leads_to_a_folder(item: os.DirEntry[str]) -> bool:
+    """Whether a link does, as far as one can see: one that leads nowhere else than back may."""
+    try:
+        return item.is_symlink() and item.is_dir()
+    except OSError:
+        return True
 
 
 def _status(item: os.DirEntry[str]) -> Status:

@@ -111,6 +111,15 @@ def deleted(homes: Iterable[Home] | None = None, problems: list[str] | None = No
     return sorted(every, key=lambda each: each.trashed.deleted, reverse=True)
 
 
+def called(store: FileStore, gone: Trashed) -> Deleted:
+    """What a deleted session is called from now on."""
+    return next(
+        each
+        for each in deleted([home for home in layouts.homes() if home.program == store.name])
+        if (each.trashed.home, each.trashed.folder) == (gone.home, gone.folder)
+    )
+
+
 def find_deleted(texts: Iterable[str], homes: Iterable[Home] | None = None) -> list[Deleted]:
     """Those that are called these, each once. A beginning of an id means the one deleted last under it; an
     earlier one is called what the listing calls it."""

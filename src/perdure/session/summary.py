@@ -18,6 +18,7 @@ LONGEST = 200
 class Summary(NamedTuple):
     title: str
     """Its name, or else the first thing the user said, on one line."""
+    is_named: bool
     preview: str
     """The last thing anybody said, on one line."""
     messages: int
@@ -80,8 +81,10 @@ class Tally(Struct, omit_defaults=True):
             return one_line(value) if isinstance(value, str) else ""
 
         newer = self.name if self.named_at > header.covers else ""
+        name = newer or fact("title") or self.name
         return Summary(
-            newer or fact("title") or self.name or self.prompt,
+            name or self.prompt,
+            bool(name),
             self.said,
             self.messages,
             header.timestamp,

@@ -53,6 +53,8 @@ class Trashed(NamedTuple):
     """Where its files lay, named from `root`, or absolute where there is no root; the session itself last."""
     title: str = ""
     """What a listing called it."""
+    home: str = ""
+    """In whose trash it is."""
 
 
 def discard(
@@ -64,11 +66,11 @@ def discard(
     *,
     title: str = "",
     private: bool = True,
-) -> str:
+) -> Trashed:
     """Move a session's files and folders, named from `root`, into the trash, the session itself last.
 
     Called under the session's lock: what a live process holds is never moved. Returns the folder they are in
-    now. If this raises, they are where they were.
+    now, as it is listed. If this raises, they are where they were.
     """
     root = os.path.abspath(root)
     with _changing(home, private):
@@ -92,7 +94,7 @@ def discard(
         except PerdureError:
             _remove_if_empty(home, folder)  # what was not deleted leaves no trace
             raise
-    return os.path.join(home, _in(folder))
+        return _trashed(home, folder)
 
 
 def listed(home: str) -> list[Trashed]:
@@ -408,6 +410,7 @@ def _trashed(home: str, folder: str) -> Trashed:
         text("root"),
         tuple(names) if _are_texts(names) else (),
         text("title"),
+        home,
     )
 
 

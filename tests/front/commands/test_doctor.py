@@ -172,6 +172,38 @@ def test_a_held_session_is_not_repaired_and_the_others_are(layout, full):
     assert {each["program"] for each in done.data if each["repaired"]} == set(ALL) - {layout}
 
 
+@pytest.mark.parametrize("layout", ALL)
+def test_a_repair_that_failed_is_told_where_the_session_is(layout, full):
+    """With its reason, without the command that just failed, and in the sum."""
+    names = {each: damage(full, each) for each in ALL}
+    held = full.refs[layout][0]
+    with Session.open(full.store(layout), held):
+        done = full.run("doctor", "--repair")
+    assert (done.code, done.err) == (4, "")
+    block = done.out.partition(f"{names[layout]}  ")[2].partition("\n")[2]
+    told = [line for line in block.splitlines() if line.startswith("  Not repaired: ")]
+    assert told == [f"  Not repaired: Session {held.id} is held by process {os.getpid()}"]
+    assert "--repair" not in done.out
+    assert done.out.endswith(
+        "Looked at 10 sessions: 5 damaged, 4 of them repaired now, 1 could not be repaired.\n"
+    )
+
+
+@pytest.mark.parametrize("repair", [[], ["--repair"]], ids=str)
+def test_what_cannot_be_read_is_not_called_damaged(repair, full):
+    """A link among the sessions: nobody knows what is in it, and there is nothing to repair."""
+    ref = full.refs["aurora"][0]
+    elsewhere = full.user / "elsewhere.jsonl"
+    Path(ref.path).rename(elsewhere)
+    Path(ref.path).symlink_to(elsewhere)
+    done = full.run("doctor", *repair)
+    assert (done.code, done.err) == (1, "")
+    assert "it is a symbolic link" in done.out
+    assert done.out.endswith("Looked at 10 sessions: 1 cannot be read.\n")
+    damage(full, "pi")
+    assert "Looked at 10 sessions: 1 damaged, 1 cannot be read.\n" in full.run("doctor").out
+
+
 @pytest.mark.parametrize("layout", ["pi", "aurora", "soleur", "sibyl"])
 def test_a_home_that_cannot_be_looked_at_is_not_well_and_hides_no_other(layout, machine):
     """Told on stderr, exit 1; but not where other sessions were asked for."""

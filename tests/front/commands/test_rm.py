@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 from pathlib import Path
 
@@ -19,6 +20,10 @@ def full(machine) -> Machine:
     return machine.sessions()
 
 
+def title(layout: str) -> str:
+    return "The launch" if layout == "cortext" else "hello"
+
+
 def names(machine: Machine) -> list[str]:
     return [f"{layout}:{refs[0].id}" for layout, refs in machine.refs.items()]
 
@@ -28,13 +33,14 @@ def names(machine: Machine) -> list[str]:
 
 @pytest.mark.parametrize("layout", ALL)
 def test_rm_then_restore_is_the_identity(layout, full):
-    """On every file of every home, but for locks and the trash; by the command that `rm` itself prints."""
+    """On every file of every home, but for locks and the trash; by the command that `rm` itself prints, with
+    the title by which people know it."""
     before = full.files()
     ref = full.refs[layout][0]
     done = full.run("rm", ref.id)
     assert done == (
         0,
-        f"Deleted {layout}:{ref.id}; restore: perdure sessions restore {layout}:{ref.id}\n",
+        f"Deleted {layout}:{ref.id} ({title(layout)}); restore: perdure sessions restore {layout}:{ref.id}\n",
         "",
     )
     assert not os.path.lexists(ref.path)
@@ -49,7 +55,7 @@ def test_rm_and_restore_take_several_at_once(full):
     before = full.files()
     done = full.run("rm", *names(full))
     assert done.code == 0
-    assert [line.split(";")[0] for line in done.out.splitlines()] == [
+    assert [line.split(" (")[0] for line in done.out.splitlines()] == [
         f"Deleted {name}" for name in names(full)
     ]
     assert full.run("restore", *names(full)).code == 0
@@ -84,13 +90,16 @@ def test_g_4_an_ambiguous_name_deletes_nothing(machine):
 
 @pytest.mark.parametrize("layout", ALL)
 def test_a_held_session_stays_and_the_others_go(layout, full):
-    """It is told with the process that has it, and the exit code is 4."""
+    """It is told with the process that has it and when it can be deleted, and the exit code is 4."""
     held = full.refs[layout][0]
     own = full.files()
     with Session.open(full.store(layout), held):
         done = full.run("rm", *names(full))
     assert done.code == 4
-    assert done.err.startswith(f"Session {held.id} is held by process {os.getpid()}; ")
+    assert done.err == (
+        f"perdure: {layout}:{held.id} was not deleted: process {os.getpid()} is talking in it; "
+        "it can be deleted when that has ended\n"
+    )
     assert done.out.count("Deleted ") == len(ALL) - 1
     assert f"{layout}:{held.id}" not in done.out
     assert full.texts(layout, held) == ["hello", f"of {layout}"]
@@ -107,7 +116,7 @@ def test_what_cannot_be_restored_is_told_and_the_others_come_back(full):
     done = full.run("restore", *names(full))
     assert done.code == 1
     assert done.out.count("Restored ") == len(ALL) - 1
-    assert ref.path in done.err
+    assert done.err.startswith(f"perdure: Not saved: {ref.path} ")
     assert Path(ref.path).read_text() == "taken"
 
 
@@ -155,12 +164,13 @@ def test_json_of_rm_and_restore_is_one_array_with_all_facts(full):
     with Session.open(full.store("sibyl"), held):
         done = full.run("rm", "--json", *names(full))
     assert done.code == 4
-    assert "is held by" in done.err
+    assert "is talking in it" in done.err
     assert [each["reference"] for each in done.data] == [name for name in names(full) if "sibyl" not in name]
     for each in done.data:
         assert each["id"] == full.refs[each["program"]][0].id
         assert each["deleted"].endswith("Z")
         assert each["size"] > 0
+        assert each["title"] == title(each["program"])
     back = full.run("restore", "--json", *(each["reference"] for each in done.data))
     assert {each["path"] for each in back.data} == {
         refs[0].path for layout, refs in full.refs.items() if layout != "sibyl"
@@ -171,24 +181,43 @@ def test_json_of_rm_and_restore_is_one_array_with_all_facts(full):
 
 
 def test_the_trash_of_all_homes_is_listed_the_last_deleted_first(full):
-    """With program, id, time and size; through pipes the times are exact."""
+    """With program, id, title, time and size; for programs the times are exact."""
     for name in names(full):
         assert full.run("rm", name).code == 0
     done = full.run("trash")
     assert (done.code, done.err) == (0, "")
     head, *lines = done.out.splitlines()
-    assert head.split() == ["ID", "DELETED", "SIZE"]
-    assert [line.split()[0] for line in lines] == names(full)[::-1]
+    assert head.split() == ["ID", "TITLE", "DELETED", "SIZE"]
+    shown = [re.split(r"  +", line) for line in lines]
+    assert [(id, deleted) for id, _, deleted, _ in shown] == [
+        (name, "just now") for name in names(full)[::-1]
+    ]
     facts = full.run("trash", "--json").data
-    assert [each["deleted"] for each in facts] == [line.split()[1] for line in lines]
+    assert (
+        [each["title"] for each in facts]
+        == [called for _, called, _, _ in shown]
+        == [title(layout) for layout in ALL][::-1]
+    )
+    assert all(each["deleted"].endswith("Z") for each in facts)
     assert [each["reference"] for each in facts] == names(full)[::-1]
 
 
+def test_what_was_deleted_without_a_title_is_listed(machine):
+    """By its id, as a session nobody could read, or one that another version deleted."""
+    ref = machine.add("pi", id="gone")
+    Path(ref.path).write_bytes(b"")
+    done = machine.run("rm", "gone")
+    assert done.out == "Deleted pi:gone; restore: perdure sessions restore pi:gone\n"
+    _, line = machine.run("trash").out.splitlines()
+    assert line.split()[:2] == ["pi:gone", "-"]
+
+
 def test_an_empty_trash_says_so(machine):
-    """On stderr, so that a pipe gets nothing; in JSON it is an empty list."""
+    """On stderr, so that a pipe gets nothing; in JSON it is an empty list. There is nothing to ask then."""
     assert machine.run("trash") == (0, "", "The trash is empty.\n")
     assert machine.run("trash", "--json").data == []
-    assert machine.run("trash", "--empty") == (0, "", "Nothing was deleted.\n")
+    assert machine.run("trash", "--empty") == (0, "", "The trash is empty.\n")
+    assert machine.run("trash", "--empty", "--json") == (0, "[]\n", "")
 
 
 def test_what_is_listed_can_be_restored_also_if_its_id_was_deleted_twice(machine):
@@ -204,12 +233,15 @@ def test_what_is_listed_can_be_restored_also_if_its_id_was_deleted_twice(machine
 
 @pytest.mark.parametrize("answer", ["", "\n", "n\n", "maybe\nno\n"])
 def test_g_1_the_trash_is_emptied_only_after_a_yes(answer, full):
-    """Anything else, the end of input too, changes nothing and is no failure."""
+    """Anything else, the end of input too, changes nothing and is no failure. What would go is listed."""
     assert full.run("rm", *names(full)).code == 0
+    listed = full.run("trash").out
     done = full.run("trash", "--empty", stdin=answer)
-    assert (done.code, done.out) == (0, "")
+    assert (done.code, done.out) == (0, listed)
     assert "Delete 5 sessions, " in done.err
     assert "[y/N]" in done.err
+    assert done.err.endswith("\nNothing was deleted; --yes answers for you.\n")
+    assert full.run("trash", "--empty", "--json", stdin=answer).data == []
     assert len(full.run("trash", "--json").data) == 5
 
 
@@ -219,9 +251,10 @@ def test_an_emptied_trash_is_empty_and_says_what_was_freed(how, full):
     rest = full.files()
     assert full.run("rm", *names(full)).code == 0
     size = sum(each["size"] for each in full.run("trash", "--json").data)
+    listed = full.run("trash").out if how == "asked" else ""
     done = full.run("trash", "--empty", *([how] if how == "--yes" else []), stdin="y\n")
     assert done.code == 0
-    assert done.out == f"Deleted 5 sessions, {size / 1000:.1f} kB, for good.\n"
+    assert done.out == f"{listed}Deleted 5 sessions, {size / 1000:.1f} kB, for good.\n"
     assert full.run("trash", "--json").data == []
     assert full.files().items() <= rest.items()
     for layout, refs in full.refs.items():
@@ -245,10 +278,12 @@ def test_only_what_is_old_enough_goes_with_days(full):
     assert [each["reference"] for each in full.run("trash", "--days", "30", "--json").data] == [old]
     listed = full.run("trash").out.splitlines()
     assert listed[-2].startswith(old)
-    assert listed[-1].split()[:2] == [unknown, "unknown"]
+    assert listed[-1].split()[:3] == [unknown, "hello", "unknown"]
+    assert re.split(r"  +", listed[-2])[2].endswith(" y ago")
     done = full.run("trash", "--empty", "--days", "30", "--yes", "--json")
     assert [each["reference"] for each in done.data] == [old]
     assert full.run("trash", "--days", "30").err == "Nothing was deleted that long ago.\n"
+    assert full.run("trash", "--empty", "--days", "30").err == "Nothing was deleted that long ago.\n"
     assert len(full.run("trash", "--json").data) == 4
     assert full.run("trash", "--empty", "--yes").code == 0
     assert full.run("trash", "--json").data == [], "without days, age is not asked for"
@@ -270,7 +305,7 @@ def test_what_is_deleted_during_the_question_stays(full):
             return False
 
     done = full.run("trash", "--empty", stdin=Slow())
-    assert done.out.startswith("Deleted 1 session, ")
+    assert "\nDeleted 1 session, " in done.out
     assert [each["reference"] for each in full.run("trash", "--json").data] == [second]
 
 
@@ -296,6 +331,17 @@ def test_hostile_ids_never_reach_a_terminal_as_they_are(machine):
         assert screen
         assert not any(each in screen for each in (raw, b"\x1b[31mb", "\u202e".encode(), b"\x07")), words
         assert shown.encode() in screen or r"a\\x1b[31mb" in screen.decode(), screen
+
+
+def test_at_a_terminal_a_long_title_gives_way(machine):
+    """To the command that brings it back, and to the other columns."""
+    machine.add("pi", "why " * 40, id="gone")
+    _, screen = at_terminal("rm", "gone")
+    told = re.sub(r"\x1b\[\d*m", "", screen.decode())
+    assert re.fullmatch(r"Deleted pi:gone \((why ?)+…\); restore: perdure sessions restore pi:gone\r\n", told)
+    assert len(told) < 120
+    listed = re.sub(r"\x1b\[\d*m", "", at_terminal("trash")[1].decode()).split("\r\n")
+    assert max(map(len, listed)) == 80
 
 
 def test_at_a_terminal_times_are_relative_and_a_yes_is_typed(machine):
@@ -328,4 +374,32 @@ def test_a_session_that_another_process_holds_exits_with_4(machine):
     with Session.open(store_of(*machine.homes["pi"]), ref):
         done = process("rm", ref.id)
     assert done.code == 4
-    assert f"held by process {os.getpid()}" in done.err
+    assert f": process {os.getpid()} is talking in it" in done.err
+
+
+def test_of_two_deleted_that_are_called_alike_the_one_named_comes_back(machine):
+    """In two places of one program, with two trashes: an id is never taken for the beginning of another."""
+    elsewhere = Path(machine.homes["pi"].sessions) / "foo"
+    inner = machine.add("pi", "in its project", id="abc1")
+    outer = machine.add("pi", "moved elsewhere", id="abc")
+    elsewhere.mkdir()
+    moved = elsewhere / Path(outer.path).name
+    os.rename(outer.path, moved)
+    assert machine.run("rm", "abc1", "abc").code == 0
+    assert machine.run("restore", "pi:abc").code == 0
+    assert moved.exists()
+    assert not Path(inner.path).exists()
+
+
+def test_sessions_of_one_id_are_deleted_by_their_paths_in_one_call(machine, monkeypatch):
+    """And each line says how that one comes back."""
+    paths = []
+    for place in ("one", "two"):
+        (machine.user / place).mkdir()
+        paths.append(machine.add("pi", place, id="abc", cwd=str(machine.user / place)).path)
+    done = machine.run("rm", *paths, "--json")
+    assert done.code == 0
+    assert [each["title"] for each in done.data] == ["one", "two"]
+    last = done.data[-1]
+    assert machine.run("restore", last["reference"]).code == 0
+    assert [Path(path).exists() for path in paths] == [False, True]

@@ -1,11 +1,13 @@
 """`stats`: what it counts is what is there, program by program and in all."""
 
 import os
+import re
 
 import pytest
 
+from perdure.front.ages import ago, seconds
 from perdure.front.commands.stats import _HEADS
-from tests.front.commands.machine import Machine, at_terminal, break_home, process
+from tests.front.commands.machine import STAMP, Machine, at_terminal, break_home, process
 from tests.layouts import ALL
 
 
@@ -72,11 +74,13 @@ def test_the_table_has_a_line_for_each_program_that_has_something(machine):
     done = machine.run("stats")
     assert (done.code, done.err) == (0, "")
     head, pi, sibyl, everything, catalog = done.out.splitlines()
-    assert head.split() == [*_HEADS]
+    assert re.split(r"  +", head) == [*_HEADS]
+    assert len({*_HEADS}) == len(_HEADS)
     assert pi.split()[:3] == ["pi", "1", "3"]
     assert sibyl.split()[:3] == ["sibyl", "0", "0"]
     assert everything.split()[:3] == ["all", "1", "3"]
     assert everything.split()[-3] == "1"
+    assert re.split(r"  +", pi)[4:6] == [ago(seconds(STAMP))] * 2
     assert catalog.startswith("The catalog takes ")
 
 

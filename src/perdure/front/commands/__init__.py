@@ -77,6 +77,7 @@ _ALL = Argument("--all", "of all projects, not only of this directory", "flag", 
 _PROGRAM = Argument(
     "--program", f"only one program's: {', '.join(LAYOUTS)}", choices=(*LAYOUTS,), metavar="P"
 )
+_STATUSES = ("active", "interrupted", "idle", "paused", "completed", "unreadable")
 _LIMIT = Argument("--limit", "show so many, the newest; 0 is all (default: 20)", "number", 20, metavar="N")
 _ID = Argument(
     "id", "a session: its id, program:id, or the beginning of either", metavar="ID", completes="id"
@@ -100,7 +101,10 @@ SESSIONS = {
                 _ALL,
                 _PROGRAM,
                 Argument(
-                    "--status", "only those with this status: active, interrupted, idle, …", metavar="S"
+                    "--status",
+                    f"only those with this status: {', '.join(_STATUSES)}",
+                    choices=_STATUSES,
+                    metavar="S",
                 ),
                 _LIMIT,
             ),
@@ -130,7 +134,7 @@ SESSIONS = {
                     "--role", f"only what one said: {', '.join(_ROLES)}", choices=_ROLES, metavar="ROLE"
                 ),
                 Argument("--since", "only what is not older: 2h, 3d, 2w, 2026-01-31", metavar="WHEN"),
-                _LIMIT,
+                _LIMIT._replace(help="show so many, the best; 0 is all (default: 20)"),
             ),
             "{pi} sessions search flaky login",
             "{pi} sessions search --all --since 2w '\"token refresh\" expir*'",
@@ -161,7 +165,10 @@ SESSIONS = {
                     metavar="FORMAT",
                 ),
                 Argument(
-                    "-o/--output", "write to this file, not to stdout", metavar="FILE", completes="file"
+                    "-o/--output",
+                    "write to this file (default: stdout, as -); for cortext, the folder to make",
+                    metavar="FILE",
+                    completes="file",
                 ),
                 Argument(
                     "--install", "put it where that program keeps its sessions, to go on there", "flag", False

@@ -28,6 +28,8 @@ class _Case(NamedTuple):
     reference: str
     store: Store
     diagnosis: Diagnosis
+    is_readable: bool
+    """Else nothing is known of it, not even that it is damaged."""
     repaired: Repaired | None = None
     left: Sequence[str] = ()
     """What is still found after the repair: what is lost is not there again."""
@@ -45,13 +47,13 @@ def doctor(options: SimpleNamespace, out: Output) -> int:
         problems = []  # of homes that nobody asked for
     cases = _examined(chosen, _names(every), out)
     if options.repair:
-        cases = [_repaired(case) for case in cases]
+        cases = [_repaired(case) if case.is_readable else case for case in cases]
     for problem in problems:
         out.note(problem)
     refusals = [case.refused for case in cases if case.refused]
-    for error in refusals:
-        out.failed(error)
     if out.json:
+        for error in refusals:
+            out.failed(error)
         out.data([_facts(case) for case in cases])
     else:
         _tell(cases, len(chosen), out)
@@ -76,8 +78,18 @@ def _examined(chosen: Sequence[tuple[Home, Found]], names: dict[str, str], out: 
             diagnosis = engine.examine(stores[home], ref)
             is_gone = ref.inode and not os.path.lexists(ref.path)  # somebody deleted it meanwhile
             if diagnosis.findings and not is_gone:
-                cases.append(_Case(names[ref.path], stores[home], diagnosis))
+                is_readable = _is_readable(stores[home], diagnosis)
+                cases.append(_Case(names[ref.path], stores[home], diagnosis, is_readable))
     return cases
+
+
+def _is_readable(store: Store, diagnosis: Diagnosis) -> bool:
+    if not diagnosis.kept and not diagnosis.is_repairable:
+        try:
+            store.read(diagnosis.ref)
+        except PerdureError:
+            return False
+    return True
 
 
 def _repaired(case: _Case) -> _Case:
@@ -95,19 +107,29 @@ def _tell(cases: Sequence[_Case], looked_at: int, out: Output) -> None:
         out.line(Styled(case.reference, "bold"), "  ", Styled(diagnosis.ref.path, "dim"))
         for finding in diagnosis.findings:
             out.line("  ", finding)
+        style = "green" if case.repaired else "red" if case.refused else "yellow"
         for sentence in _outcome(case, out.program):
-            out.line("  ", Styled(sentence, "green" if case.repaired else "yellow"))
-    what = counted(looked_at, "session")
+            out.line("  ", Styled(sentence, style))
+    out.line(f"Looked at {counted(looked_at, 'session')}: {_summed_up(cases)}.")
+
+
+def _summed_up(cases: Sequence[_Case]) -> str:
     if not cases:
-        out.line(f"Looked at {what}: all is well.")
-        return
-    repaired = sum(case.repaired is not None for case in cases)
-    done = f", {repaired} of them repaired now" if repaired else ""
-    out.line(f"Looked at {what}: {len(cases)} damaged{done}.")
+        return "all is well"
+    damaged = [case for case in cases if case.is_readable]
+    counts = {
+        "damaged": len(damaged),
+        "of them repaired now": sum(case.repaired is not None for case in damaged),
+        "could not be repaired": sum(case.refused is not None for case in damaged),
+        "cannot be read": len(cases) - len(damaged),
+    }
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
 
 
 def _outcome(case: _Case, program: str) -> list[str]:
     """What was done, or can be."""
+    if case.refused:
+        return [f"Not repaired: {case.refused.message}", *filter(None, [case.refused.hint])]
     if case.repaired is None:
         command = f"{program} sessions doctor --repair {shlex.quote(case.reference)}"
         return [case.diagnosis.remedy, *([command] if case.diagnosis.is_repairable else [])]

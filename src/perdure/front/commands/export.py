@@ -26,6 +26,8 @@ from perdure.session.layouts import LAYOUTS, Home
 from perdure.session.session import Session
 from perdure.session.stores import Found, Store, files, folders, open_store
 
+_STDOUT = "-"
+
 
 class _Made(NamedTuple):
     """What came of it."""
@@ -40,8 +42,9 @@ class _Made(NamedTuple):
 
 
 def export(options: SimpleNamespace, out: Output) -> int:
-    to, output, is_installed = options.to, options.output, options.install
-    if is_installed and (output or to not in LAYOUTS):
+    to, is_installed = options.to, options.install
+    output = "" if options.output == _STDOUT else options.output
+    if is_installed and (options.output or to not in LAYOUTS):
         hint = f"give --to {'|'.join(LAYOUTS)}, and no -o"
         raise UsageError("--install adds to a program's own sessions", hint)
     if out.json and not output and not is_installed:
@@ -56,6 +59,7 @@ def export(options: SimpleNamespace, out: Output) -> int:
     else:
         if output:
             _refuse_homes(output, store)
+            _require_folder(output)
         made = (_as_session if to in LAYOUTS else _as_document)(store, ref, to, output, out)
     if out.json and (output or is_installed):
         out.data({"format": to, **made._asdict()})
@@ -166,6 +170,16 @@ def _refuse_homes(output: str, store: Store) -> None:
                 f"{output} is where {home.program} keeps its sessions",
                 "choose another place; --install adds a session there",
             )
+
+
+def _require_folder(output: str) -> None:
+    folder = os.path.dirname(os.path.realpath(output))
+    try:
+        os.stat(folder)
+    except FileNotFoundError:
+        raise NotSaved(output, f"there is no folder {folder}") from None
+    except OSError:
+        pass  # writing there will fail too, and say why
 
 
 def _own_folders(home: Home) -> list[str]:

@@ -18,7 +18,7 @@ def restore(options: SimpleNamespace, out: Output) -> int:
     code = 0
     for gone in reference.find_deleted(options.ids):
         try:
-            ref = gone.store.restore(gone.name)
+            ref = gone.store.bring_back(gone.trashed)
         except PerdureError as error:
             out.failed(error)
             code = max(code, error.exit_code)

@@ -6,31 +6,67 @@ All names are looked up before the first session is touched: a wrong one among t
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from types import SimpleNamespace
 
-from perdure.errors import PerdureError
+from perdure.errors import Held, PerdureError
 from perdure.front.output import Output, Styled
-from perdure.session import layouts, reference
+from perdure.front.visible import fit, one_line
+from perdure.session import reference, summary, tree
+from perdure.session.reference import Deleted
+from perdure.session.stores import Found
+from perdure.session.stores.file_store import FileStore
+
+_LARGE = 2**26  # bytes that are not read for a title alone
+_TITLE = 40  # columns of a title at a terminal: what brings it back matters more
 
 
 def rm(options: SimpleNamespace, out: Output) -> int:
-    gone: list[tuple[str, str]] = []
+    facts = []
     code = 0
-    for store, ref in reference.find_all(options.ids):
+    chosen = reference.find_all(options.ids)
+    names = Counter(reference.name_of(store, ref) for store, ref in chosen)
+    for store, ref in chosen:
+        name = reference.name_of(store, ref)
+        assert isinstance(store, FileStore)
         try:
-            store.delete(ref)
+            gone = reference.called(store, store.delete(ref, _title(store, ref)))
         except PerdureError as error:
-            out.failed(error)
+            out.failed(_explained(error, name))
             code = max(code, error.exit_code)
-        else:
-            gone.append((store.name, ref.path))
-    programs = {program for program, _ in gone}
-    homes = [home for home in layouts.homes() if home.program in programs]
-    deleted = reference.find_deleted([path for _, path in gone], homes)
+            continue
+        if names[name] > 1 and gone.path:  # soon there are several of that name
+            gone = gone._replace(reference=gone.path)
+        facts.append(gone.facts)
+        if not out.json:
+            _tell(gone, out)
     if out.json:
-        out.data([each.facts for each in deleted])
-        return code
-    for each in deleted:
-        back = f"{out.program} sessions restore {shlex.quote(each.reference)}"
-        out.line("Deleted ", Styled(f"{each.store.name}:{each.trashed.id}", "bold"), f"; restore: {back}")
+        out.data(facts)
     return code
+
+
+def _tell(gone: Deleted, out: Output) -> None:
+    back = f"{out.program} sessions restore {shlex.quote(gone.reference)}"
+    name, title = f"{gone.store.name}:{gone.trashed.id}", one_line(gone.trashed.title)
+    title = fit(title, _TITLE) if out.is_terminal else title
+    out.line("Deleted ", Styled(name, "bold"), f" ({title})" if title else "", f"; restore: {back}")
+    out.flush()
+
+
+def _title(store: FileStore, ref: Found) -> str:
+    """By which people know it again in the trash; whatever is wrong with the session, it can be deleted."""
+    try:
+        page = store.read(ref) if ref.size < _LARGE else None
+        return summary.of(page.header, tree.fold(page.entries).entries).title if page else ""
+    except (PerdureError, OSError, RecursionError, ValueError):
+        return ""
+
+
+def _explained(error: PerdureError, name: str) -> PerdureError:
+    """Whoever deletes a session does not want to go on in it."""
+    if not isinstance(error, Held):
+        return error
+    holder = f"process {error.pid}" if error.pid else "another process"
+    return PerdureError(
+        f"{name} was not deleted: {holder} is talking in it", "it can be deleted when that has ended"
+    )

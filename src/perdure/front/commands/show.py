@@ -82,10 +82,11 @@ class _Face:
     # --- the conversation -----------------------------------------------------------------------------
 
     def conversation(self) -> Iterator[str]:
-        turns = render.turns(self._session.path(), self._session.labels)
+        path = self._session.path()
+        turns = render.turns(path, self._session.labels)
         said = sum(len(part.text) for turn in turns for part in turn.parts if isinstance(part, Prose))
         self._has_layout = self._is_terminal and said <= _MOST_PROSE
-        yield from self._about()
+        yield from self._about(path)
         if not turns:
             yield from ("", self._styled("Nothing was said yet.", "dim"))
         before = None
@@ -103,11 +104,16 @@ class _Face:
                 render.as_json(render.entry_data(entry, is_on_path=True)["record"]), "dim"
             )
 
-    def _about(self) -> Iterator[str]:
+    def _about(self, shown: Sequence[Entry]) -> Iterator[str]:
         about = render.summary_of(self._session)
         name = reference.name_of(self._session.store, self._session.ref)
         place = as_typed(about.cwd) if self._is_terminal else about.cwd
-        facts = [name, counted(about.messages, "message"), place, render.status(self._session, about)]
+        count = sum(entry.type == "message" for entry in shown)
+        said = f"{count:,} of " if count < about.messages else ""
+        others = render.other_branches(self._session, shown)
+        branches = "1 other branch" if others == 1 else f"{others:,} other branches"
+        facts = [name, f"{said}{counted(about.messages, 'message')}", f"{branches}: --tree" if others else ""]
+        facts += [place, render.status(self._session, about)]
         yield self._styled(self._fitted(about.title or name), "bold")
         yield self._styled(self._fitted(" · ".join(one_line(fact) for fact in facts if fact)), "dim")
 
@@ -121,8 +127,12 @@ class _Face:
         else:
             yield ""
             yield self._heading(turn)
+        thought = False
         for part in parts if turn.speaker != "note" else ():
+            if thought and isinstance(part, Prose):
+                yield ""
             yield from self._part(part)
+            thought = isinstance(part, Thought)
 
     def _heading(self, turn: Turn) -> str:
         label = f"“{turn.label}”" if turn.label else ""
@@ -145,7 +155,7 @@ class _Face:
                 yield from (f"{_INDENT}{line}".rstrip() for line in self._prose(text))
             case Thought(text=text):
                 shown = text or "(its provider keeps it to itself)"
-                yield from self._indented(f"(thinking) {shown}", "dim", most=_THOUGHT_LINES)
+                yield from self._hanging(f"(thinking) {shown}", "dim", most=_THOUGHT_LINES)
             case Picture():
                 yield from self._indented(_described(part), "dim")
             case Call():
@@ -153,7 +163,7 @@ class _Face:
             case Result():
                 yield from self._result(part)
             case Command(command=command, output=output, outcome=outcome):
-                yield from self._indented(f"$ {command}", "yellow")
+                yield from self._hanging(f"$ {command}", "yellow")
                 yield from self._indented(output, most=_RESULT_LINES)
                 yield from self._indented(f"({outcome})" if outcome else "", "red")
             case Note(text=text, is_error=is_error):
@@ -179,12 +189,16 @@ class _Face:
             return
         for field in fields:
             name = f"{one_line(field.name)}: " if field.name else ""
-            yield from self._indented(f"{name}{field.text}", "dim", steps=2)
+            yield from self._hanging(f"{name}{field.text}", "dim", steps=2)
 
     def _result(self, result: Result) -> Iterator[str]:
         label = f"“{result.label}” " if result.label else ""
         text = "\n".join(filter(None, [label, result.text, *map(_described, result.pictures)]))
         yield from self._indented(text, "red" if result.is_error else "dim", most=_RESULT_LINES, steps=2)
+
+    def _hanging(self, text: str, style: str, *, most: int = 0, steps: int = 1) -> Iterator[str]:
+        """A text whose further lines are indented further, so that one sees where it ends."""
+        return self._indented(text.rstrip("\n").replace("\n", f"\n{_INDENT}"), style, most=most, steps=steps)
 
     def _indented(self, text: str, style: str = "", *, most: int = 0, steps: int = 1) -> Iterator[str]:
         """A text as it is, or, where it is to be cut, so many lines of it."""
@@ -201,7 +215,7 @@ class _Face:
 
     def tree(self) -> Iterator[str]:
         session = self._session
-        yield from self._about()
+        yield from self._about(session.entries)
         yield ""
         for row in rows(session.entries, session.head, session.labels, deepest=self._columns // 8):
             yield self._row(row)

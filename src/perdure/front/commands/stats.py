@@ -16,7 +16,7 @@ from perdure.session.catalog import Catalog, Row, Scope, stamp
 from perdure.session.layouts import LAYOUTS
 from perdure.session.reference import Deleted
 
-_HEADS = ("PROGRAM", "SESSIONS", "MESSAGES", "SIZE", "OLDEST", "NEWEST", "DELETED", "SIZE")
+_HEADS = ("PROGRAM", "SESSIONS", "MESSAGES", "SIZE", "OLDEST", "NEWEST", "TRASH", "TRASH SIZE")
 
 
 class _Sums(NamedTuple):
@@ -58,7 +58,7 @@ def stats(options: SimpleNamespace, out: Output) -> int:
         out.data({"programs": found, "all": everything.facts, "catalog": {"path": catalog.path, "size": own}})
         return 0
     shown = {name: sums for name, sums in programs.items() if sums.sessions or sums.deleted}
-    lines = [_line(name, sums, out) for name, sums in {**shown, "all": everything}.items()]
+    lines = [_line(name, sums) for name, sums in {**shown, "all": everything}.items()]
     table(out, _HEADS, lines, flexible=0, right=(1, 2, 3, 6, 7))
     out.line(Styled(f"The catalog takes {size(own)}: {catalog.path}", "dim"))
     return 0
@@ -76,9 +76,8 @@ def _sums(rows: Sequence[Row], gone: Sequence[Deleted]) -> _Sums:
     )
 
 
-def _line(name: str, sums: _Sums, out: Output) -> list[str]:
-    shown = (lambda when: ago(when / 1000)) if out.is_terminal else _stamp
-    oldest, newest = (shown(when) or "-" for when in (sums.oldest, sums.newest))
+def _line(name: str, sums: _Sums) -> list[str]:
+    oldest, newest = (ago(when / 1000) or "-" for when in (sums.oldest, sums.newest))
     counts = [f"{sums.sessions:,}", f"{sums.messages:,}", size(sums.size)]
     return [name, *counts, oldest, newest, f"{sums.deleted:,}", size(sums.deleted_size)]
 

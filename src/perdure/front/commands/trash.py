@@ -27,7 +27,7 @@ def trash(options: SimpleNamespace, out: Output) -> int:
     found = [each for each in reference.deleted(problems=problems) if _is_old(each, options.days)]
     for problem in problems:
         out.note(problem)
-    if options.empty:
+    if found and options.empty:
         return _empty(found, options, out)
     if out.json:
         out.data([each.facts for each in found])
@@ -39,12 +39,16 @@ def trash(options: SimpleNamespace, out: Output) -> int:
 
 
 def _list(found: Sequence[Deleted], out: Output) -> None:
-    rows = [(Styled(each.reference, "cyan"), _when(each, out), size(each.trashed.size)) for each in found]
-    table(out, ("ID", "DELETED", "SIZE"), rows, flexible=0, right=(2,))
+    rows = [
+        (Styled(each.reference, "cyan"), each.trashed.title or "-", _when(each), size(each.trashed.size))
+        for each in found
+    ]
+    table(out, ("ID", "TITLE", "DELETED", "SIZE"), rows, flexible=1, right=(3,))
 
 
 def _empty(found: Sequence[Deleted], options: SimpleNamespace, out: Output) -> int:
-    if found and not options.yes and not out.ask(f"Delete {_told(found)} for good?"):
+    if not options.yes and not _is_agreed(found, out):
+        out.note("Nothing was deleted; --yes answers for you.")
         found = []
     gone: list[Deleted] = []
     code = 0
@@ -63,9 +67,13 @@ def _empty(found: Sequence[Deleted], options: SimpleNamespace, out: Output) -> i
         out.data([each.facts for each in gone])
     elif gone:
         out.line(f"Deleted {_told(gone)} for good.")
-    elif not code:
-        out.note("Nothing was deleted.")
     return code
+
+
+def _is_agreed(found: Sequence[Deleted], out: Output) -> bool:
+    if not out.json:
+        _list(found, out)
+    return out.ask(f"Delete {_told(found)} for good?")
 
 
 def _removed(store: FileStore, chosen: Sequence[Deleted]) -> list[Deleted]:
@@ -81,9 +89,8 @@ def _is_old(each: Deleted, days: int | None) -> bool:
     return deleted is not None and time.time() - deleted >= days * _DAY
 
 
-def _when(each: Deleted, out: Output) -> str:
-    deleted = each.trashed.deleted
-    return (ago(seconds(deleted)) if out.is_terminal else deleted) or "unknown"
+def _when(each: Deleted) -> str:
+    return ago(seconds(each.trashed.deleted)) or "unknown"
 
 
 def _told(found: Sequence[Deleted]) -> str:

@@ -142,7 +142,7 @@ class Store(Protocol):
         """The same for what is known of a session as a whole."""
 
     def create(self, header: Header, entries: Iterable[Entry] = ()) -> Found: ...
-    def delete(self, ref: Found) -> None:
+    def delete(self, ref: Found) -> object:
         """To the trash."""
 
     def remove_empty(self, ref: Found) -> bool:

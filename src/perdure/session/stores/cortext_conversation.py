@@ -78,8 +78,10 @@ class ConversationStore(JsonlStore):
         reader, cursor = self.scan(ref, descriptor, after, end)
         entries: Sequence[Entry] = reader.entries
         newer: Sequence[Entry] = ()
-        if state.covers(end) < end:
-            entries = self.everything(ref, descriptor, end) if after.offset else entries
+        is_behind = state.covers(end) < end
+        if after.offset and (is_behind or not layout.says_when(state.members)):
+            entries = self.everything(ref, descriptor, end)  # what it says depends on the first of them
+        if is_behind:
             newer = self.newer(ref, descriptor, state, entries)
         header = self._header(ref, state, entries, newer)
         if after.offset:

@@ -200,7 +200,6 @@ def _in_session(name: str) -> str:
 def _day(timestamp: str) -> str:
     """Where the user is: a conversation late in the evening is that day's."""
     try:
-        moment = datetime.fromisoformat(timestamp)
-    except ValueError:
-        moment = ids.now()
-    return f"{moment.astimezone():%Y-%m-%d}"
+        return f"{datetime.fromisoformat(timestamp).astimezone():%Y-%m-%d}"
+    except (ValueError, OverflowError):
+        return f"{ids.now().astimezone():%Y-%m-%d}"

@@ -121,10 +121,15 @@ def completed(known: Members, id: str, entries: Iterable[Entry] = ()) -> Members
     match = _NAME.fullmatch(name)
     kind, slug = (match[2], match[3] or "") if match else ("conversation", name)
     found = {"conversation_type": dumps(kind), "title": dumps(slug.replace("-", " ") or "Untitled"), **known}
-    if not isinstance(_value(found.get("created_at", b"null")), str):
+    if not says_when(found):
         first = next((entry.timestamp for entry in entries if entry.timestamp), "")
         found["created_at"] = dumps(first or (f"{day}T00:00:00.000Z" if _DAY.fullmatch(day) else ""))
     return found
+
+
+def says_when(known: Members) -> bool:
+    """Whether it was written down when it began."""
+    return isinstance(_value(known.get("created_at", b"null")), str)
 
 
 def members_of(header: Header, workspace: str) -> Members:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from perdure import registry
-from perdure.errors import Held, InvalidId, NotFound, NotSaved, PerdureError, Unreadable, UsageError
+from perdure.errors import Held, InvalidId, NotFound, NotSaved, Unreadable, UsageError
 from perdure.session import ids, listing, trash
 from perdure.session.entry import Entry
 from perdure.session.layouts import LAYOUTS
@@ -65,15 +65,16 @@ class FileStore(ABC):
     def lock_path(self, ref: Found) -> str:
         return os.path.join(*self._lock_place(ref.id, self.relative(ref)))
 
-    def delete(self, ref: Found) -> None:
-        """Move it to the trash, whole. `Held` while a process has the right to write to it."""
+    def delete(self, ref: Found, title: str = "") -> Trashed:
+        """Move it to the trash, whole, with the title by which people know it again. `Held` while a process
+        has the right to write to it."""
         relative = self.relative(ref)
         with self.lock(ref, 0):
             home = os.path.join(*self._place(relative))
             names = [*self._beside(relative), self._whole(relative)]  # the session itself last
-            title = self._title(ref)
-            trash.discard(home, ref.id, self.name, self.root, names, title=title, private=self.private)
+            gone = trash.discard(home, ref.id, self.name, self.root, names, title=title, private=self.private)
             self._deleted(ref)
+        return gone
 
     def trashed(self) -> Sequence[Trashed]:
         """What was deleted and can be restored, last deleted first."""
@@ -95,12 +96,15 @@ class FileStore(ABC):
 
     def restore(self, text: str) -> Found:
         """A deleted session, back in its place under its own id; the error says why not."""
-        home, gone = self._find_deleted(text)
+        return self.bring_back(self._find_deleted(text))
+
+    def bring_back(self, gone: Trashed) -> Found:
+        """The same for one that was found already."""
         relative = gone.names[-1] if gone.names and gone.root else ""
         place = self._lock_place(gone.id, relative)
         with Lock(*place, gone.id, 0, private=self.private):
             *_, path = trash.restore(
-                home,
+                gone.home,
                 gone,
                 self.root,
                 is_taken=lambda: any(each.id == gone.id for each in self.list()),
@@ -125,24 +129,14 @@ class FileStore(ABC):
         homes = self._homes()
         return [gone for home in homes for gone in trash.remove_for_good(home, chosen, private=self.private)]
 
-    def _title(self, ref: Found) -> str:
-        """By which people know it again; empty if it cannot be read, which is no reason to keep it."""
-        from perdure.session import summary, tree
-
-        try:
-            page = self.read(ref)
-            return summary.of(page.header, tree.fold(page.entries).entries).title
-        except PerdureError:
-            return ""
-
-    def _find_deleted(self, text: str) -> tuple[str, Trashed]:
+    def _find_deleted(self, text: str) -> Trashed:
         homes = self._homes()
         for home in homes[:-1]:
             try:
-                return home, trash.find(home, text)
+                return trash.find(home, text)
             except NotFound:
                 continue
-        return homes[-1], trash.find(homes[-1], text)
+        return trash.find(homes[-1], text)
 
     def lock(self, ref: Found, wait: float) -> Lock:
         return Lock(*self._lock_place(ref.id, self.relative(ref)), ref.id, wait, private=self.private)
