@@ -189,7 +189,7 @@ def _own_folders(home: Home) -> list[str]:
         return [home.path]
     return [
         os.path.join(home.path, marker),
-        *(os.path.dirname(ref.path) for _, ref in reference.listed([home])),
+        *(os.path.dirname(os.path.dirname(ref.path)) for _, ref in reference.listed([home])),
     ]
 
 
