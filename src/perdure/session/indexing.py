@@ -318,7 +318,9 @@ def _learnt(
     is_more: bool,
 ) -> Learnt:
     state = None
-    if isinstance(store, JsonlStore) and not problems and page.cursor.line >= 0:
+    # Behind a line that is not ended yet, more of that line may come: what it is, only all of it tells.
+    is_ended = page.cursor.tail[-1:] in (b"", b"\n")
+    if isinstance(store, JsonlStore) and not problems and page.cursor.line >= 0 and is_ended:
         state = State(stamp, page.cursor, _check(ref.path, page.cursor.offset), tally)
     return Learnt(tally.summary(page.header, problems), entries, is_more, state, store.lock_path(ref))
 
