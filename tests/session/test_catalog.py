@@ -141,6 +141,11 @@ def in_place(path: Path, old: bytes, new: bytes, *, keep_times: bool = True) -> 
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
+def in_place_and_more(path: Path) -> None:
+    in_place(path, b"text 1", b"TEXT 1")
+    append(path, pi_files.said("m4", "m3") + b"\n")
+
+
 def replace(path: Path, data: bytes) -> None:
     """With the same size, if that is given, and with the same times."""
     times = path.stat()
@@ -151,10 +156,7 @@ def replace(path: Path, data: bytes) -> None:
 
 WAYS: dict[str, Callable[[Path], object]] = {
     "one word in place": lambda path: in_place(path, b"text 1", b"TEXT 1"),
-    "one word in place, and more": lambda path: (
-        in_place(path, b"text 1", b"TEXT 1"),
-        append(path, pi_files.said("m4", "m3") + b"\n"),
-    ),
+    "one word in place, and more": lambda path: in_place_and_more(path),
     "another file of its size": lambda path: replace(path, path.read_bytes().replace(b"text", b"TEXT")),
     "more": lambda path: append(path, pi_files.said("m4", "m3", "more") + b"\n"),
     "half a line": lambda path: append(path, pi_files.said("m4", "m3")[:50]),

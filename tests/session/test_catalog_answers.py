@@ -244,8 +244,6 @@ def test_a_hit_is_the_best_message_of_its_session(home):
         assert hit.snippet == f"{MARK}token{UNMARK}"
         (hit,), *_ = catalog.search(scope, "token", role="user")
         assert (hit.entry, hit.role) == ("m1", "user")
-        (hit,), *_ = catalog.search(scope, "token", role="title")
-        assert (hit.entry, hit.role) == ("", "title")
         assert catalog.search(scope, "token", role="tool") == ([], 0, True)
         assert catalog.search(scope, "token thanks") == ([], 0, True)
 
@@ -254,11 +252,11 @@ def test_a_hit_is_the_best_message_of_its_session(home):
 def test_a_session_is_found_by_what_it_is_called_now(layout, workspace):
     """And not by what it was called before, however it was read."""
     ref = made(layout, "hello")
-    for before, now in [("hello", "alfa"), ("alfa", "brav")]:
+    for before, now in [("nothing", "alfa"), ("alfa", "brav")]:
         with Session.open(store_of(layout), ref) as session:
             session.rename(now)
-        assert found(now, role="title") == [now]
-        assert found(before, role="title") == []
+        assert found(now) == [now]
+        assert found(before) == []
         listed(text=now)
 
 

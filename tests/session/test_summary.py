@@ -77,7 +77,8 @@ def test_a_tally_can_be_kept_and_gone_on_with(entries, at):
 def test_a_session_in_which_nothing_was_said():
     """It was made, and that is all."""
     said = summary.of(HEADER, [])
-    assert said == summary.Summary("", "", 0, STAMP, STAMP, False, "", "/home/me/code", "", None)
+    assert (said.title, said.preview, said.messages, said.waits, said.problem) == ("", "", 0, False, None)
+    assert (said.created, said.active, said.cwd, said.status) == (STAMP, STAMP, "/home/me/code", "")
 
 
 def test_a_title_is_the_name_or_else_the_first_prompt():

@@ -47,7 +47,7 @@ CREATE TABLE session (
 );
 CREATE TABLE reading (session INTEGER PRIMARY KEY, state BLOB);
 CREATE INDEX stamps ON session (home, program, folder, path, stamp, has_text);
-CREATE INDEX newest ON session (active, id);
+CREATE INDEX newest ON session (active, id, path);
 CREATE INDEX ids ON session (id);
 CREATE TABLE entry (key INTEGER PRIMARY KEY, session INTEGER, id TEXT);
 CREATE UNIQUE INDEX entries ON entry (session, id);
@@ -180,6 +180,8 @@ class Catalog:
         """Why it is not kept, if it is not."""
         self._hidden: set[Home] = set()
         """Homes that could not be looked at: what is known of them may be wrong by now."""
+        self._text = False
+        """Whether what is said was asked for: then a catalog that is made anew has it, too."""
         self._db = self._opened()
 
     def close(self) -> None:
@@ -196,6 +198,7 @@ class Catalog:
     def catch_up(self, scope: Scope, progress: Progress | None = None, *, text: bool = False) -> list[str]:
         """Learn what changed in the scope; with `text`, also what is said there, which a search needs and no
         listing pays for. Returns why a home could not be looked at, a sentence each."""
+        self._text |= text
         return self._mended(lambda: self._catch_up(scope, progress, text))
 
     def rows(self, scope: Scope, *, status: str = "", limit: int = 0) -> list[Row]:
@@ -235,7 +238,9 @@ class Catalog:
         where, values = self._where(scope)
         most = limit if limit and not status else -1
         found = self._db.execute(
-            f"SELECT {_COLUMNS} FROM session WHERE {where} ORDER BY active DESC, id DESC LIMIT {most}", values
+            f"SELECT {_COLUMNS} FROM session WHERE {where}"
+            f" ORDER BY active DESC, id DESC, path DESC LIMIT {most}",
+            values,
         )
         rows = _rows(found)
         if status:
@@ -366,21 +371,32 @@ class Catalog:
         return _prepared(sqlite3.connect(":memory:", isolation_level=None))
 
     def _answered(self, scope: Scope, question: Callable[[], T], *, text: bool = False) -> T:
-        """Ask, and if the answer shows that the catalog is damaged, ask a new one."""
+        """Ask, of one moment; and if the answer shows that the catalog is damaged, ask a new one."""
+        self._text |= text
+
+        def asked() -> T:
+            self._db.execute("BEGIN")
+            try:
+                return question()
+            finally:
+                self._db.execute("ROLLBACK")
 
         def anew() -> T:
-            self._catch_up(scope, None, text)
-            return question()
+            self._catch_up(scope, None, self._text)
+            return asked()
 
-        return self._mended(question, anew)
+        return self._mended(asked, anew)
 
     def _mended(self, work: Callable[[], T], again: Callable[[], T] | None = None) -> T:
-        try:
-            return work()
-        except sqlite3.DatabaseError as error:
-            self._db.close()
-            self._db = self._anew() if _is_damage(error) else self._in_memory(error)
-            return (again or work)()
+        for has_been_made_anew in (False, True):
+            try:
+                return work()
+            except sqlite3.DatabaseError as error:
+                self._db.close()
+                is_hopeless = has_been_made_anew or not _is_damage(error)
+                self._db = self._in_memory(error) if is_hopeless else self._anew()
+                work = again or work
+        return work()
 
 
 def stamp(milliseconds: int) -> str:
@@ -398,7 +414,8 @@ def _is_damage(error: Exception) -> bool:
     """Whether the file is no catalog, or not this version's. One that is locked, read-only or full is good,
     and only cannot be used now."""
     code = getattr(error, "sqlite_errorcode", None)
-    return isinstance(error, _OtherVersion) or (code is not None and code & 0xFF in _DAMAGE)
+    lacks_tables = code == sqlite3.SQLITE_ERROR and str(error).startswith("no such")
+    return isinstance(error, _OtherVersion) or lacks_tables or (code or 0) & 0xFF in _DAMAGE
 
 
 class _OtherVersion(sqlite3.DatabaseError):

@@ -105,7 +105,8 @@ class Indexing:
             # Read and written under one lock, for a while: whoever catches up beside us waits and sees it.
             with self._changing():
                 for home, path in gone:
-                    if known := self._known(home, path):
+                    known = self._known(home, path)
+                    if known and not os.path.lexists(path):  # or somebody else knows better by now
                         self._forget(known)
                 gone = ()
                 texts = _Texts(self._db)
@@ -181,12 +182,15 @@ class Indexing:
         store = self._store(home)
         if known and known.state and status and (more := self._more(store, ref, status, stamp, known)):
             return more
+        check = _check(ref.path, status.st_size if status else 0)
         page = store.read(ref)
         folded = tree.fold(page.entries)
         tally = Tally()
         tally.add(folded.entries)
         problems = [*(problem.brief for problem in page.problems), *folded.notices]
-        return _learnt(store, ref, page, folded.entries, stamp, tally, problems, is_more=False)
+        state = _state(store, page, status, State(stamp, page.cursor, check, tally), problems)
+        summary = tally.summary(page.header, problems)
+        return Learnt(summary, folded.entries, False, state, store.lock_path(ref))
 
     def _more(
         self, store: FileStore, ref: Found, status: os.stat_result, stamp: int, known: Known
@@ -204,6 +208,7 @@ class Indexing:
             return None  # something else is different, and perhaps not in the part that is checked
         if _check(ref.path, cursor.offset) != state.check:
             return None
+        check = _check(ref.path, status.st_size)
         try:
             page = store.read(ref, cursor)
         except Conflict:
@@ -212,7 +217,9 @@ class Indexing:
             return None
         state.tally.add(page.entries)
         problems = [problem.brief for problem in page.problems]
-        return _learnt(store, ref, page, page.entries, stamp, state.tally, problems, is_more=True)
+        summary = state.tally.summary(page.header, problems)
+        new = _state(store, page, status, State(stamp, page.cursor, check, state.tally), problems)
+        return Learnt(summary, page.entries, True, new, store.lock_path(ref))
 
     def _is_in_order(self, key: int, entries: Sequence[Entry]) -> bool:
         """Whether each entry is new, and follows one that is there: the tree is then as the file has it."""
@@ -306,23 +313,18 @@ class Indexing:
 _STATE = msgspec.json.Decoder(State)
 
 
-def _learnt(
-    store: FileStore,
-    ref: Found,
-    page: Page,
-    entries: Sequence[Entry],
-    stamp: int,
-    tally: Tally,
-    problems: Sequence[str],
-    *,
-    is_more: bool,
-) -> Learnt:
-    state = None
-    # Behind a line that is not ended yet, more of that line may come: what it is, only all of it tells.
-    is_ended = page.cursor.tail[-1:] in (b"", b"\n")
-    if isinstance(store, JsonlStore) and not problems and page.cursor.line >= 0 and is_ended:
-        state = State(stamp, page.cursor, _check(ref.path, page.cursor.offset), tally)
-    return Learnt(tally.summary(page.header, problems), entries, is_more, state, store.lock_path(ref))
+def _state(
+    store: FileStore, page: Page, status: Status, state: State, problems: Sequence[str]
+) -> State | None:
+    """To be kept, if a later reading may go on from there.
+
+    Not where anything was out of order; not behind a line that has not ended, for more of it may come; and
+    not if the file had another size when its checksum was made, which was before it was read: a change in
+    between makes the next reading begin anew.
+    """
+    is_ended = page.cursor.tail[-1:] in (b"", b"\n") and page.cursor.line >= 0
+    is_whole = status is not None and page.cursor.offset == status.st_size
+    return state if isinstance(store, JsonlStore) and is_ended and is_whole and not problems else None
 
 
 def _unreadable(error: Exception) -> Learnt:
@@ -337,7 +339,10 @@ def _unreadable(error: Exception) -> Learnt:
 def _check(path: str, end: int) -> int:
     """A checksum of a file before `end`; of a very large one of its first and its last bytes there."""
     start = max(0, end - _CHECKED)
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return 0  # reading it will say why
     try:
         first = crc32(os.pread(file, min(start, _CHECKED_FIRST), 0))
         return crc32(os.pread(file, end - start, start), first)

@@ -168,6 +168,8 @@ def _conversations(folder: str, day: str) -> Iterator[Place]:
                 yield from _conversations(item.path, item.name)
         elif item.is_symlink():
             yield id, item.path, None, None
+        elif os.path.islink(own):
+            yield id, os.path.join(own, "messages.jsonl"), None, None
         else:
             log = os.path.join(own, "messages.jsonl")
             yield id, log, _stat(log), _stat(os.path.join(own, "session.json"))

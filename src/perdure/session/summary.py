@@ -92,7 +92,7 @@ class Tally(Struct, omit_defaults=True):
             self.waits,
             (self.status if self.status_at > header.covers else "") or fact("status"),
             header.cwd,
-            fact("project_name"),
+            project if isinstance(project := header.facts.get("project_name"), str) else "",
             first_of(problems),
         )
 
