@@ -407,19 +407,23 @@ def stamp(milliseconds: int) -> str:
 
 _COLUMNS = ", ".join(f"session.{name}" for name in Row._fields)
 _MADE_BY_TIME = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7")  # a UUID of version 7
-_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
+_PASSING = {
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR),
+    *(sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY),
+}
+_PAGE = 4096
 
 
 def _is_damage(error: Exception) -> bool:
     """Whether the file is no catalog, or not this version's. One that is locked, read-only or full is good,
     and only cannot be used now."""
-    code = getattr(error, "sqlite_errorcode", None)
-    lacks_tables = code == sqlite3.SQLITE_ERROR and str(error).startswith("no such")
-    return isinstance(error, _OtherVersion) or lacks_tables or (code or 0) & 0xFF in _DAMAGE
+    if isinstance(error, OSError):
+        return False
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _PASSING
 
 
-class _OtherVersion(sqlite3.DatabaseError):
-    """Or tables that no version has."""
+class _NoCatalog(sqlite3.DatabaseError):
+    """It is of another version, somebody else's, or cut short."""
 
 
 def storable(text: str) -> str | bytes:
@@ -457,7 +461,12 @@ def _condition(home: Home, cwd: str) -> tuple[str, str] | None:
 def _connect(path: str) -> sqlite3.Connection:
     """A catalog of this version in that file. What sessions say is their owner's business, and so is this."""
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if os.fstat(file).st_size % _PAGE:  # SQLite would take what is missing of the last page for zeros
+            raise _NoCatalog("cut short")
+    finally:
+        os.close(file)
     db = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
     try:
         return _prepared(db)
@@ -470,11 +479,12 @@ def _prepared(db: sqlite3.Connection) -> sqlite3.Connection:
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version != _VERSION:
         if version:
-            raise _OtherVersion(f"a catalog of version {version}")
+            raise _NoCatalog(f"a catalog of version {version}")
         if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise _OtherVersion("tables of somebody else's")
+            raise _NoCatalog("tables of somebody else's")
         # Readers and one writer at a time are not in each other's way, and a power cut leaves the old or the
         # new, though never synced when it is written: only when SQLite moves what was written to its place.
+        db.execute(f"PRAGMA page_size = {_PAGE}")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("BEGIN IMMEDIATE")
         if not db.execute("PRAGMA user_version").fetchone()[0]:

@@ -165,9 +165,9 @@ def _workspaces(marker: str) -> Iterator[str]:
     except OSError:
         return  # none was ever made, or the list cannot be read: the one around us is there without it
     for line in lines:
-        path = os.path.abspath(os.path.expanduser(line.strip())) if line.strip() else ""
+        path = os.path.normpath(os.path.expanduser(line.strip())) if line.strip() else ""
         try:
-            if path and os.stat(os.path.join(path, marker)):
+            if os.path.isabs(path) and os.stat(os.path.join(path, marker)):
                 yield path
         except (FileNotFoundError, NotADirectoryError, ValueError):
             continue  # it was a workspace once

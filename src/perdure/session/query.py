@@ -19,7 +19,7 @@ MARK, UNMARK = "\x02", "\x03"
 
 _PART = re.compile(r'"([^"]*)"?(\*?)|([^\s"]+)')
 _UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f"
     "\U00020000-\U0003ffff]+"
 )
 _SEPARATOR = "\u200b"  # no word for the index, and no width on a screen
