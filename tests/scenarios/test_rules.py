@@ -200,4 +200,4 @@ def test_g_8_the_note_in_the_trash_is_plain_json(manager, tmp_path):
     id = manager.create_session()
     manager.delete_session(id)
     note = json.loads((tmp_path / "store" / "trash" / id / "trash.json").read_text())
-    assert set(note) == {"program", "id", "deleted", "root", "names", "as"}
+    assert set(note) == {"program", "id", "deleted", "title", "root", "names", "as"}
