@@ -27,6 +27,7 @@ Results = dict[Row, list[Figure]]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = _options(arguments)
+    options.dir = options.dir.resolve()  # children run in other directories
     options.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.dir) as folder:
         peers = install(folder) if options.peers else Peers()
