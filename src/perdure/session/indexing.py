@@ -344,7 +344,7 @@ def _check(path: str, end: int) -> int:
     except OSError:
         return 0  # reading it will say why
     try:
-        first = crc32(os.pread(file, min(start, _CHECKED_FIRST), 0))
+        first = crc32(os.pread(file, min(start, _CHECKED_FIRST), 0)) if start else 0
         return crc32(os.pread(file, end - start, start), first)
     finally:
         os.close(file)

@@ -118,9 +118,10 @@ _NOT_SHOWN = re.compile(
 
 def one_line(text: str) -> str:
     """Fit to be shown: no line break, no escape sequence, nothing that turns the reading direction."""
-    shown = " ".join(_NOT_SHOWN.sub("", " ".join(text.lstrip()[: 5 * LONGEST].split())).split())
-    shown = shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
-    return shown.encode("utf-8", "replace").decode("utf-8")
+    shown = " ".join(text.lstrip()[: 5 * LONGEST].split())
+    if not shown.isprintable():  # which is quick to tell, and what follows is not
+        shown = " ".join(_NOT_SHOWN.sub("", shown).split()).encode("utf-8", "replace").decode("utf-8")
+    return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
 
 
 def _waits(last: Entry) -> bool:
