@@ -24,7 +24,10 @@ from perdure.session.layouts import LAYOUTS, Home, homes
 from perdure.session.session import Session
 from perdure.session.stores import Found, Store, open_store
 from perdure.testing.builders import assistant_entry, user_entry
+from tests import pi_files
 
+HOUR = 3600 * 10**9
+CHAIN = [pi_files.HEADER, *pi_files.chain(3)]
 STATUSES = {"aurora": lifecycle.AURORA, "cortext": lifecycle.CORTEXT}
 
 

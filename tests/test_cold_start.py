@@ -43,6 +43,7 @@ SEARCH = CATALOG | {"perdure.front.commands.search", "perdure.session.query"}
 # What sqlite3 brings, and small modules of the interpreter. Neither typing nor json, argparse, msgspec, rich.
 SMALL = {
     *("__future__", "_datetime", "_sqlite3", "collections.abc", "datetime", "errno", "fcntl", "math", "os"),
+    "shlex",
     *(
         "sqlite3",
         "sqlite3.dbapi2",

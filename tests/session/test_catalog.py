@@ -16,6 +16,8 @@ from perdure.session.stores.jsonl import JsonlStore
 from perdure.session.stores.whole_file import WholeFileStore
 from tests import aurora_files, pi_files
 from tests.catalog_scan import (
+    CHAIN,
+    HOUR,
     World,
     append,
     found,
@@ -23,7 +25,6 @@ from tests.catalog_scan import (
     listed,
     look,
     made,
-    make_workspace,
     more,
     pi_path,
     put,
@@ -31,21 +32,7 @@ from tests.catalog_scan import (
 )
 from tests.layouts import ALL
 
-HOUR = 3600 * 10**9
-CHAIN = [pi_files.HEADER, *pi_files.chain(3)]
 LINES = ("pi", "aurora", "cortext")
-
-
-@pytest.fixture
-def workspace(home):
-    return make_workspace(home)
-
-
-@pytest.fixture
-def later(home):
-    """An hour after all that was written: what a file says of its times is settled."""
-    with World(str(home), HOUR).entered():
-        yield
 
 
 # --- what is read, and what is not ----------------------------------------------------------------------

@@ -23,15 +23,13 @@ from perdure.session.catalog import Catalog, Scope
 from perdure.session.indexing import Indexing
 from perdure.session.stores import Found
 from perdure.session.stores.file_store import FileStore
-from tests import pi_files
 from tests.catalog_scan import (
-    World,
+    CHAIN,
     answer,
     full_scan,
     listed,
     look,
     made,
-    make_workspace,
     more,
     pi_path,
     put,
@@ -40,22 +38,6 @@ from tests.catalog_scan import (
 )
 from tests.crash.killing import Child, Report, alone
 from tests.layouts import ALL
-
-HOUR = 3600 * 10**9
-CHAIN = [pi_files.HEADER, *pi_files.chain(3)]
-
-
-@pytest.fixture
-def workspace(home):
-    return make_workspace(home)
-
-
-@pytest.fixture
-def later(home):
-    """An hour after all that was written: what a file says of its times is settled."""
-    with World(str(home), HOUR).entered():
-        yield
-
 
 # --- its file -------------------------------------------------------------------------------------------
 

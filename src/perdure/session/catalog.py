@@ -132,7 +132,7 @@ class Hit(namedtuple("Hit", "row entry role at snippet")):
     snippet: str
 
 
-class Found(namedtuple("Found", "hits sessions is_all")):
+class Matches(namedtuple("Matches", "hits sessions is_all")):
     """What a search found."""
 
     __slots__ = ()
@@ -211,7 +211,7 @@ class Catalog:
             scope, lambda: int(self._one(f"SELECT count(*) FROM session WHERE {where}", values))
         )
 
-    def search(self, scope: Scope, query: str, *, role: str = "", since: int = 0, limit: int = 0) -> Found:
+    def search(self, scope: Scope, query: str, *, role: str = "", since: int = 0, limit: int = 0) -> Matches:
         """The best message of each session that has one. Of very many hits only the newest are looked at,
         unless all are asked for (`limit` 0). `since` is in milliseconds since 1970."""
         from perdure.session.query import expression
@@ -247,7 +247,7 @@ class Catalog:
             rows = [row for row in rows if row.status == status]
         return rows[:limit] if limit else rows
 
-    def _search(self, scope: Scope, words: str, role: str, since: int, limit: int) -> Found:
+    def _search(self, scope: Scope, words: str, role: str, since: int, limit: int) -> Matches:
         where, values = self._where(scope)
         newest_first = self._db.execute(
             "SELECT entry.key, session.key FROM said"
@@ -267,7 +267,7 @@ class Catalog:
             sessions.add(session)
         newest_first.close()
         if not session_of:
-            return Found([], 0, True)
+            return Matches([], 0, True)
         best: dict[int, int] = {}
         ranked = self._db.execute(
             "SELECT rowid FROM said WHERE said MATCH ? AND rowid BETWEEN ? AND ? ORDER BY rank, rowid DESC",
@@ -278,7 +278,7 @@ class Catalog:
                 best.setdefault(session_of[key], key)
         chosen = list(best.values())[: limit or None]
         hits = [self._hit(words, key) for key in chosen]
-        return Found(hits, len(best), is_all)
+        return Matches(hits, len(best), is_all)
 
     def _hit(self, words: str, key: int) -> Hit:
         from perdure.session import query

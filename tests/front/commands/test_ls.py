@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -290,9 +289,7 @@ def test_the_first_listing_of_many_shows_how_far_it_is(machine, monkeypatch):
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 0
-    started = time.monotonic()
     assert "Reading" not in process("ls", "--all").err
-    assert time.monotonic() - started < 30
 
 
 def test_hostile_titles_do_nothing_to_a_terminal(machine):

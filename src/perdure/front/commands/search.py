@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 
 from perdure import config
@@ -100,14 +101,7 @@ def _command(hit: Hit, id: str, program: str) -> str:
     words = [program, "sessions", "show", f"{hit.row.program}:{id}"]
     if hit.entry:
         words += ["--entry", hit.entry]
-    return " ".join(map(_quoted, words))
-
-
-def _quoted(word: str) -> str:
-    """For a shell. Ids may come from anywhere."""
-    if re.fullmatch(r"[\w@%+=:,./-]+", word, re.ASCII):
-        return word
-    return "'" + word.replace("'", "'\"'\"'") + "'"
+    return shlex.join(words)
 
 
 def _facts(hit: Hit, program: str) -> dict[str, object]:
