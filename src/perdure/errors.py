@@ -8,7 +8,10 @@
     ├── Held                exit 4   another process is writing to this session
     ├── NotSaved            exit 1   the disk refused; nothing of this call counts as saved
     ├── Conflict            exit 1   the file is not as this process left it; nothing was written
-    └── Unreadable          exit 1   a file cannot be opened or is no session
+    ├── Unreadable          exit 1   a file cannot be opened or is no session
+    └── ModelError          exit 1   a model did not answer, or there is no such model
+        ├── ModelUnavailable         it may answer if asked again: busy, unreachable, cut off
+        └── ContextOverflow          it was sent more than it can read
 
 An error is raised where it is understood and shown once, at the top: `message` is one sentence that
 names the file and the cause, `hint` says what to do next, `exit_code` is the process's answer.
@@ -94,6 +97,21 @@ class Unreadable(PerdureError):
     def __init__(self, path: str, cause: OSError | str) -> None:
         self.reason = _reason(cause)
         super().__init__(f"Cannot read {path}: {self.reason}", _remedy(cause))
+
+
+class ModelError(PerdureError):
+    """A model did not answer. The message is fit to be kept in a session: no key is ever in it."""
+
+
+class ModelUnavailable(ModelError):
+    def __init__(self, message: str, hint: str = "", *, retry_after: float | None = None) -> None:
+        super().__init__(message, hint)
+        self.retry_after = retry_after
+        """Seconds the server asked to wait for."""
+
+
+class ContextOverflow(ModelError):
+    pass
 
 
 def _reason(cause: OSError | str) -> str:

@@ -1,0 +1,106 @@
+"""An answer while it arrives: an append-only list of pieces, and what they amount to, as a pure fold.
+
+A piece costs the same however long the answer is. Whoever wants the message so far asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import UNSET
+
+from perdure.agent.models import UNPARSED, Cost, Finished, Model, Piece, Usage
+from perdure.session.entry import Assistant, Block, Text, Thinking, ToolCall
+from perdure.session.record import loads
+
+
+class Draft:
+    def __init__(self, model: Model, timestamp: int) -> None:
+        self._model = model
+        self._timestamp = timestamp
+        self._pieces: list[Piece] = []
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def add(self, piece: Piece) -> None:
+        self._pieces.append(piece)
+
+    def message(self, extent: int | None = None) -> Assistant:
+        """The answer of the first so many pieces, or of all."""
+        return self._message(blocks(self._pieces[:extent]), "stop", Usage(), UNSET)
+
+    def finished(self, end: Finished) -> Assistant:
+        content = blocks(self._pieces)
+        called = any(isinstance(block, ToolCall) for block in content)
+        reason = end.reason if end.reason == "length" else "toolUse" if called else "stop"
+        return self._message(content, reason, end.usage, UNSET)
+
+    def broken_off(self, reason: str, why: str) -> Assistant:
+        """What arrived of an answer that did not end: `aborted`, or `error`."""
+        return self._message(blocks(self._pieces), reason, Usage(), why)
+
+    def _message(self, content: list[Block], reason: str, usage: Usage, error: Any) -> Assistant:
+        return Assistant(
+            content=content,
+            api=self._model.api,
+            provider=self._model.provider,
+            model=self._model.id,
+            usage=priced(usage, self._model.cost),
+            stop_reason=reason,
+            error_message=error,
+            timestamp=self._timestamp,
+        )
+
+
+def blocks(pieces: Sequence[Piece]) -> list[Block]:
+    """The blocks that pieces make. One without any content is left out: providers refuse it."""
+    of_block: dict[int, list[Piece]] = {}
+    for piece in pieces:
+        of_block.setdefault(piece.index, []).append(piece)
+    made = (_block(each) for each in of_block.values())
+    return [block for block in made if block is not None]
+
+
+def _block(pieces: Sequence[Piece]) -> Block | None:
+    text = "".join(piece.text for piece in pieces)
+    signature = _last(piece.signature for piece in pieces) or UNSET
+    match pieces[0].kind:
+        case "text":
+            return Text(text, signature) if text or signature else None
+        case "thinking":
+            redacted = any(piece.redacted for piece in pieces) or UNSET
+            return Thinking(text, signature, redacted) if text or signature else None
+        case "toolCall":
+            id, name = _last(piece.id for piece in pieces), _last(piece.name for piece in pieces)
+            return ToolCall(id, name, _arguments(text), signature)
+
+
+def _arguments(text: str) -> Any:
+    if not text.strip():
+        return {}  # what a call without arguments looks like on most wires
+    try:
+        return loads(text.encode("utf-8", "surrogatepass"))
+    except ValueError:
+        return {UNPARSED: text}
+
+
+def _last(texts: Iterable[str]) -> str:
+    found = ""
+    for text in texts:
+        found = text or found
+    return found
+
+
+def priced(usage: Usage, cost: Cost) -> dict[str, Any]:
+    """Usage as a session keeps it, with what it cost in US dollars."""
+    counts = (usage.input, usage.output, usage.cache_read, usage.cache_write)
+    prices = (cost.input, cost.output, cost.cache_read, cost.cache_write)
+    names = ("input", "output", "cacheRead", "cacheWrite")
+    paid = [count * price / 1_000_000 for count, price in zip(counts, prices, strict=True)]
+    return {
+        **dict(zip(names, counts, strict=True)),
+        "totalTokens": usage.total,
+        "cost": {**dict(zip(names, paid, strict=True)), "total": sum(paid)},
+    }

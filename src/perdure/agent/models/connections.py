@@ -1,0 +1,47 @@
+"""Models to talk to, over one HTTP client: making one costs more than a request, so all models share it.
+
+What needs no network never loads the client.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from perdure import registry
+from perdure.agent.models import APIS, OFFLINE, LanguageModel, Model
+from perdure.errors import ModelError
+
+if TYPE_CHECKING:
+    from perdure.agent.models.http import Wire
+
+
+class Connections:
+    def __init__(self) -> None:
+        self._wire: Wire | None = None
+
+    def to(self, model: Model, key: str = "") -> LanguageModel:
+        """The model, ready to be asked. Nothing is sent yet."""
+        if model.api == OFFLINE:
+            offline: LanguageModel = registry.load("perdure.agent.models.offline:Offline")(model)
+            return offline
+        if model.api not in APIS:
+            known = ", ".join([*APIS, OFFLINE])
+            raise ModelError(
+                f"Model {model.reference} speaks {model.api!r}, which is unknown", f"one of {known}"
+            )
+        from perdure.agent.models.http import Remote, Wire
+
+        if self._wire is None:
+            self._wire = Wire()
+        return Remote(model, key, registry.load(APIS[model.api])(), self._wire)
+
+    async def aclose(self) -> None:
+        if self._wire is not None:
+            await self._wire.aclose()
+            self._wire = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.aclose()

@@ -1,0 +1,121 @@
+"""A tool: what a model may call, described to it and checked by one definition.
+
+`parameters` is a msgspec Struct, from which the JSON Schema is made and into which arguments are converted;
+or a JSON Schema of your own, and then `run` gets the arguments as a plain dict. A failure is a result with
+`is_error`, which the model reads; what `run` raises becomes one, and never ends the conversation.
+
+    class Add(Struct):
+        a: int
+        b: int
+
+    async def add(args: Add, ctx: ToolContext) -> AgentToolResult:
+        return AgentToolResult(str(args.a + args.b))
+
+    Tool("add", "Add two numbers.", Add, add)
+
+When a call is cancelled, `run` is cancelled: it ends what it started and lets CancelledError through.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from perdure.agent.models import UNPARSED, ToolSpec
+from perdure.session.entry import Image, Text
+
+BUILT_IN = {
+    name: f"perdure.agent.tools.{name}:{name.upper()}"
+    for name in ("read", "bash", "edit", "write", "grep", "find", "ls")
+}
+
+
+class AgentToolResult(Struct, frozen=True, rename="camel"):
+    content: str | Sequence[Text | Image]
+    """What the model reads. Text may be given as it is, and is kept as a block of it."""
+    details: Any = UNSET
+    """For programs that show the result: kept in the session, never sent to a model."""
+    is_error: bool = False
+
+    def __post_init__(self) -> None:
+        blocks = [Text(self.content)] if isinstance(self.content, str) else [*self.content]
+        msgspec.structs.force_setattr(self, "content", blocks)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(block.text for block in self.content if isinstance(block, Text))
+
+
+class ToolContext(Struct, frozen=True):
+    """Where a call runs."""
+
+    cwd: str
+    call_id: str = ""
+    environment: Mapping[str, str] = {}
+    """For processes it starts: the user's, without secrets."""
+    update: Callable[[AgentToolResult], None] = lambda _: None
+    """Shows what there is so far; it is not kept."""
+
+    def path(self, text: str) -> str:
+        """A path as a model writes one: relative to the working directory, `~` and a leading `@` allowed."""
+        return os.path.normpath(os.path.join(self.cwd, os.path.expanduser(text.removeprefix("@"))))
+
+
+class Tool(Struct, frozen=True):
+    name: str
+    description: str
+    parameters: type[Struct] | Mapping[str, Any]
+    run: Callable[[Any, ToolContext], Awaitable[AgentToolResult]]
+
+    @property
+    def spec(self) -> ToolSpec:
+        return ToolSpec(self.name, self.description, schema_of(self.parameters))
+
+
+class BadArguments(ValueError):
+    """What is wrong with a call, in words for the model that made it."""
+
+
+def schema_of(parameters: type[Struct] | Mapping[str, Any]) -> Mapping[str, Any]:
+    """A JSON Schema without references, titles or anything else that some provider refuses."""
+    if not isinstance(parameters, type):
+        return parameters
+    (schema,), shared = msgspec.json.schema_components([parameters], ref_template="{name}")
+
+    def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
+        if "$ref" in schema:
+            return inlined(shared[schema["$ref"]])
+        plain = {key: value for key, value in schema.items() if key not in ("title", "default")}
+        if "properties" in plain:
+            plain["properties"] = {name: inlined(each) for name, each in plain["properties"].items()}
+        if isinstance(plain.get("items"), dict):
+            plain["items"] = inlined(plain["items"])
+        return plain
+
+    return inlined(schema)
+
+
+def checked(tool: Tool, arguments: Any) -> Any:
+    """A call's arguments as `run` takes them; BadArguments if they are not what the schema asks for.
+
+    What models commonly get wrong and cannot be misread is taken as it is meant: null for a parameter that is
+    left out, a number in quotes.
+    """
+    if not isinstance(arguments, dict) or arguments.keys() == {UNPARSED}:
+        raise BadArguments("the arguments are not a JSON object, perhaps because the message was cut off")
+    given = {name: value for name, value in arguments.items() if value is not None}
+    if isinstance(tool.parameters, type):
+        try:
+            return msgspec.convert(given, tool.parameters, strict=False)
+        except msgspec.ValidationError as error:
+            raise BadArguments(str(error)) from None
+    import fastjsonschema
+
+    try:
+        return fastjsonschema.validate(dict(tool.parameters), given)
+    except fastjsonschema.JsonSchemaValueException as error:
+        raise BadArguments(str(error)) from None
