@@ -7,7 +7,7 @@ python = .venv/bin/python
 pytest = $(python) -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench crash fuzz peers clean moved
+.PHONY: help run test lint format bench crash fuzz models peers clean moved
 
 help: ## list these targets
 	@echo 'Perdure: conversations with AI agents that last. Usage: make TARGET [ARGS="..."]'
@@ -37,6 +37,9 @@ crash: .venv/installed-dev ## kill writers 10,000 times and look for lost work (
 
 fuzz: .venv/installed-dev ## read a million damaged lines (PERDURE_FUZZ_LINES=n)
 	PERDURE_FUZZ_LINES="$${PERDURE_FUZZ_LINES:-1000000}" PERDURE_HYPOTHESIS=long $(pytest) tests/fuzz -s --timeout=0 $(arguments)
+
+models: .venv/installed-dev ## make the list of built-in models anew, from the packages that keep it
+	@$(python) scripts/make_models.py $(arguments)
 
 peers: tests/peers/node_modules/installed ## install the original pi, for the interoperability tests
 

@@ -28,7 +28,7 @@ FAMILIES = {
         "whole_file",
     },
     "session.importers": set(),
-    "agent.tools": {"output"},
+    "agent.tools": {"output", "processes", "replacing", "ripgrep", "walk", "workspace"},
     "agent.models": {"http", "registry", "resolver"},
     "front.commands": set(),
     "programs": set(),

@@ -7,7 +7,23 @@ import pytest
 
 import perdure
 
-PUBLIC = ["PerdureError", "Session", "SessionEntry", "SessionManager", "SessionSummary"]
+PUBLIC = [
+    "AgentEvent",
+    "AgentSession",
+    "AgentToolResult",
+    "Model",
+    "ModelRegistry",
+    "ModelResolver",
+    "NoCompaction",
+    "PerdureError",
+    "Session",
+    "SessionEntry",
+    "SessionManager",
+    "SessionSummary",
+    "Settings",
+    "SummaryCompaction",
+    "Tool",
+]
 
 
 def test_the_public_names_are_these_and_no_others():
@@ -18,7 +34,7 @@ def test_the_public_names_are_these_and_no_others():
 
 def test_every_public_name_can_be_imported():
     for name in perdure.__all__:
-        assert getattr(perdure, name).__name__
+        assert getattr(perdure, name) is not None
     assert set(perdure.__all__) <= set(dir(perdure))
 
 

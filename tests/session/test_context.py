@@ -23,6 +23,7 @@ from perdure.session.entry import (
     decode,
     new,
 )
+from tests.compacted import compacted_sessions
 from tests.generated import sessions
 
 
@@ -195,3 +196,61 @@ def test_model_and_thinking_are_the_last_on_the_whole_path():
     )
     assert (built.model, built.thinking_level) == (("anthropic", "claude"), "high")
     assert context.build([]) == context.Context([], None, "off")
+
+
+@given(compacted_sessions())
+def test_what_is_read_from_the_end_is_what_the_whole_path_says(entries):
+    """Entries and settings, told anew from the beginning of the path; so is what is a compaction's."""
+    folded = tree.fold(entries)
+    path = tree.path(folded.entries, folded.ends.head)
+    found = context.live(reversed(path))
+    assert found.entries == _since_the_last_compaction(path)
+    model, thinking = None, "off"
+    for entry in path:
+        match entry.body:
+            case ModelChange(provider, name) | Message(Assistant(provider=provider, model=name)) if (
+                name or entry.type == "model_change"
+            ):
+                model = (provider, name)
+            case ThinkingLevelChange(level):
+                thinking = level
+    assert (found.model, found.thinking_level) == (model, thinking)
+    built = context.build(path)
+    assert built.messages == context.build(found.entries).messages
+    compactions = [at for at, entry in enumerate(found.entries) if isinstance(entry.body, Compaction)]
+    last = max(compactions, default=-1)
+    edits = [entry for entry in found.entries[last + 1 :] if entry.type == "context_edit"]
+    assert built.condensed == len(context.build([*found.entries[: last + 1], *edits]).messages)
+
+
+def _since_the_last_compaction(path):
+    for at, entry in enumerate(path):
+        if context.is_reset(entry):
+            return _since_the_last_compaction(path[at + 1 :])
+    compactions = [at for at, entry in enumerate(path) if isinstance(entry.body, Compaction)]
+    if not compactions:
+        return path
+    last = compactions[-1]
+    kept = [at for at in range(last) if path[at].id == path[last].body.first_kept_entry_id]
+    return path[min([last, *kept]) :]
+
+
+def test_reading_stops_where_nothing_more_is_sent_and_the_settings_are_known():
+    """A compaction that stands beside its settings: nothing before what it keeps is looked at."""
+    entries = path(
+        *[Message(User(str(number))) for number in range(100)],
+        ModelChange("openai", "gpt"),
+        ThinkingLevelChange("high"),
+        Compaction("so far", "e98"),
+        Message(User("on")),
+    )
+    newest_first = iter(reversed(entries))
+    found = context.live(newest_first)
+    assert [entry.id for entry in found.entries] == [f"e{number}" for number in range(98, 104)]
+    assert (found.model, found.thinking_level) == (("openai", "gpt"), "high")
+    assert next(newest_first).id == "e97"
+
+
+def test_an_edit_is_of_what_was_said_before_it():
+    """One that names a later entry, which only a damaged file holds, changes nothing."""
+    assert build(ContextEdit("e1", None), Message(User("said"))) == [User("said")]

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from perdure.errors import Conflict, Held, NotFound, NotSaved, PerdureError, UsageError
-from perdure.session import ids, tree
+from perdure.session import context, ids, tree
 from perdure.session.entry import Assistant as AssistantMessage
-from perdure.session.entry import Entry, Label, Message, Text, User, decode, new
+from perdure.session.entry import (
+    Compaction,
+    ContextEdit,
+    Entry,
+    Label,
+    Message,
+    ModelChange,
+    Text,
+    ThinkingLevelChange,
+    User,
+    decode,
+    new,
+)
 from perdure.session.session import Session
 from perdure.session.stores import Found, Header
 from perdure.session.stores.memory import MemoryStore
 from perdure.session.stores.pi_jsonl import PiStore
+from tests.compacted import compacted_sessions
 from tests.generated import sessions
 
 on_disk = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
@@ -74,9 +88,22 @@ def test_a_fork_shares_its_prefix(store, entries):
 
 
 def original_context(session: Session, at: str | None):
-    from perdure.session import context
-
     return context.build(tree.path(session.entries, at or session.head))
+
+
+@on_disk
+@given(entries=compacted_sessions())
+def test_a_context_read_from_the_end_is_that_of_the_whole_path(store, entries):
+    """Condensed, reset, edited, branched, with parents missing and entries there twice: it is the same."""
+    ref = store.create(Header(ids.new_id(), "2026-01-31T09:05:00.000Z"), entries)
+    with Session.open(store, ref) as session:
+        found, live = session.context(), session.live()
+        assert found == context.build(session.path())
+        assert found.messages == context.build(live).messages
+        assert (session.context(), session.live()) == (found, live)  # now that all is in memory
+        session.append(said("one more"))
+        found = session.context()
+    assert Session.view(store, ref).context() == found
 
 
 def test_what_append_returns_is_already_there_for_others(store):
@@ -184,6 +211,52 @@ class TestOnDisk:
             ]
             session.append(said("next"))
         assert sum(map(len, read)) < 600_000 < long.size / 5
+
+    @pytest.mark.parametrize("settings", [[ModelChange("openai", "gpt"), ThinkingLevelChange("high")], []])
+    def test_resuming_a_compacted_session_takes_memory_for_what_is_sent(self, store, settings, monkeypatch):
+        """5,000 messages, 50 MB: neither kept nor, where the settings stand beside the compaction, read."""
+        entries, parent = [], None
+        for number in range(5000):
+            entries.append(new(said(f"{number} " + "x" * 10_000), id=ids.new_id(), parent_id=parent))
+            parent = entries[-1].id
+        ref = store.create(Header("long", "2026-01-31T09:05:00.000Z"), entries)
+        first_kept = entries[-20].id
+        del entries
+        with Session.open(store, ref) as session:
+            session.append(*settings, Compaction("so far", first_kept), said("on"))
+        read, real = [], os.pread
+
+        def watched(*arguments):
+            data = real(*arguments)
+            read.append(len(data))
+            return data
+
+        monkeypatch.setattr(os, "pread", watched)
+        tracemalloc.start()
+        try:
+            with Session.open(store, ref) as session:
+                before = tracemalloc.get_traced_memory()[0]
+                tracemalloc.reset_peak()
+                sent = session.context().messages
+                peak = tracemalloc.get_traced_memory()[1] - before
+        finally:
+            tracemalloc.stop()
+        assert len(sent) == 22
+        assert peak < 6_000_000 < ref.size / 8
+        if settings:
+            assert sum(read) < 2_000_000
+
+    def test_two_entries_of_one_id_are_told_apart_in_what_is_sent(self, store):
+        """Only the tree has names for them, so it is asked: an edit of the first is not one of the second."""
+        entries = [
+            new(said("a"), id="x", timestamp="t"),
+            new(said("b"), id="x", parent_id="x", timestamp="t"),
+            new(ContextEdit("x", None), id="y", parent_id="x", timestamp="t"),
+        ]
+        ref = store.create(Header("twins", "2026-01-31T09:05:00.000Z"), entries)
+        session = Session.view(store, ref)
+        assert session.context() == context.build(session.path())
+        assert session.context().messages == [User("b")]
 
     def test_the_tail_of_a_damaged_session_is_the_path_all_the_same(self, store, long):
         """A lost parent costs one link: reading back falls back to reading all."""

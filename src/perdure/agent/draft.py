@@ -27,6 +27,10 @@ class Draft:
     def add(self, piece: Piece) -> None:
         self._pieces.append(piece)
 
+    def text_of(self, index: int) -> str:
+        """All that was said in one block."""
+        return "".join(piece.text for piece in self._pieces if piece.index == index)
+
     def message(self, extent: int | None = None) -> Assistant:
         """The answer of the first so many pieces, or of all."""
         return self._message(blocks(self._pieces[:extent]), "stop", Usage(), UNSET)

@@ -41,14 +41,25 @@ def asks_for_help(words: Sequence[str]) -> bool:
 
 def help_of(command: Command, program: str, columns: int = 80) -> str:
     """What a verb does and takes, with examples."""
+    name = program.split()[0]
+    parser = _helper(command, columns, prog=f"{program} {command.name}".strip())
+    parser.description = command.summary
+    parser.epilog = "\n  ".join(["examples:", *(example.format(pi=name) for example in command.examples)])
+    return parser.format_help().rstrip("\n")
+
+
+def options_of(command: Command, columns: int = 80) -> str:
+    """Only what it takes."""
+    parser = _helper(command, columns, add_help=False, usage="-")
+    return parser.format_help().partition("\n\n")[2].rstrip("\n")
+
+
+def _helper(command: Command, columns: int, **settings: Any) -> ArgumentParser:
     import argparse
 
-    name = program.split()[0]
+    width = min(columns, 100) - 1
     parser = argparse.ArgumentParser(
-        prog=f"{program} {command.name}",
-        description=command.summary,
-        epilog="\n  ".join(["examples:", *(example.format(pi=name) for example in command.examples)]),
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=min(columns, 100) - 1),
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=width), **settings
     )
     parser.color = False  # type: ignore[attr-defined]  # new in 3.14
     _add_options(parser, command)
@@ -61,7 +72,7 @@ def help_of(command: Command, program: str, columns: int = 80) -> str:
                 help=argument.help,
                 nargs=nargs.get((argument.many, argument.optional)),
             )
-    return parser.format_help().rstrip("\n")
+    return parser
 
 
 def help_of_all(commands: Mapping[str, Command], program: str) -> str:
@@ -109,6 +120,15 @@ def _read_quickly(command: Command, words: Sequence[str]) -> tuple[dict[str, Any
             return None
         if argument.kind == "flag":
             values[argument.attribute] = True
+            continue
+        if argument.kind == "perhaps" and not is_joined:
+            values[argument.attribute] = ""
+            following = next(rest, None)
+            if following is None:
+                break
+            if _looks_like_an_option(following):
+                return None  # argparse knows how to go on with that one
+            values[argument.attribute] = following
             continue
         if not is_joined:
             value = next(rest, END_OF_OPTIONS)
@@ -167,12 +187,14 @@ def _add_options(parser: ArgumentParser, command: Command) -> None:
                 *argument.spellings, action="store_true", default=argparse.SUPPRESS, help=argument.help
             )
         else:
+            perhaps: dict[str, Any] = {"nargs": "?", "const": ""} if argument.kind == "perhaps" else {}
             parser.add_argument(
                 *argument.spellings,
                 default=argparse.SUPPRESS,
                 type=reader(argument),
                 metavar=argument.metavar,
                 help=argument.help,
+                **perhaps,
             )
 
 
@@ -215,5 +237,5 @@ def _looks_like_an_option(word: str) -> bool:
 
 
 def _wrong_usage(sentence: str, command: Command, program: str, hint: str = "") -> UsageError:
-    call = f"{program} {command.name}"
+    call = f"{program} {command.name}".strip()
     return UsageError(sentence, f"{hint}run `{call} --help`")

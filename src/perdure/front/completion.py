@@ -16,10 +16,11 @@ from __future__ import annotations
 import re
 from collections import Counter, namedtuple
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from types import SimpleNamespace
 
 from perdure.front.command_line import END_OF_OPTIONS
-from perdure.front.commands import COMPLETION, SESSIONS, Argument, Command
+from perdure.front.commands import COMPLETION, MODELS, SESSIONS, TALK, Argument, Command
 from perdure.front.output import Output
 
 _FILES = ":files"
@@ -65,17 +66,22 @@ def candidates(before: Sequence[str], current: str, commands: Mapping[str, str])
     """What could stand in place of `current`, behind the words before it."""
     match before:
         case []:
-            options = {"--help": "show what there is", "--version": "show the version"}
-            found = _listed({**commands, **options} if current.startswith("-") else commands)
+            version = _listed({"--version": "show the version"})
+            is_option = current.startswith("-")
+            found = chain(version, _of_command(TALK, [], current)) if is_option else _listed(commands)
         case ["sessions"]:
             verbs = {name: command.summary for name, command in SESSIONS.items()}
             found = _listed(_HELP_OPTION if current.startswith("-") else verbs)
         case ["sessions", verb, *rest] if verb in SESSIONS:
             found = _of_command(SESSIONS[verb], rest, current)
+        case ["models", *rest]:
+            found = _of_command(MODELS, rest, current)
         case ["completion", *rest]:
             found = _of_command(COMPLETION, rest, current)
-        case _:
+        case [command, *_] if command in commands:
             found = iter(())
+        case _:
+            found = _of_command(TALK, before, current)
     return [each for each in found if each.text.startswith(current) or each.text == _FILES]
 
 

@@ -85,6 +85,15 @@ class Output:
         """How many fit on a line; 80 if that is not known."""
         return _columns(self._stdout)
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody sees what is said about the answer while it is made."""
+        return _is_terminal(self._stderr)
+
+    @property
+    def note_columns(self) -> int:
+        return _columns(self._stderr)
+
     def line(self, *parts: str | Styled) -> None:
         """One line of the answer, its parts joined as they are."""
         self._write(_painted(parts, self.colour) + "\n")

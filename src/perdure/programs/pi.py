@@ -21,30 +21,30 @@ if TYPE_CHECKING:
 HELP = """\
 Perdure {version}: conversations with AI agents that last.
 
-usage: {name} [--help] [--version] COMMAND [...]
+usage: {name} --print [OPTION...] MESSAGE...
+       {name} COMMAND [...]
 
+{talk}
+
+commands:
 {commands}
 
   -h, --help    show this text
   --version     show the version
 
-`{name} sessions` works on the sessions of pi, Aurora, Soleur, Sibyl and
-Cortext, where those programs keep them; `{name} sessions --help` says what
-it can do. The conversation itself comes in a later release.
+Without a key in the environment a built-in program answers, which searches
+this directory; `{name} models` says which models there are. The conversation
+at a terminal, without --print, comes in a later release.
 
-The session engine is also a Python library: append-only sessions that
-survive crashes.
+The engine and the agent are also a Python library:
 
-    from perdure import SessionManager
-    sessions = SessionManager()
-    session_id = sessions.create_session()
-    print(session_id, len(sessions.list_sessions()))
+    from perdure import AgentSession, SessionManager
 """
 COMMANDS = {
     "sessions": "find, read and keep conversations",
+    "models": "list models, what they cost, and which is the default",
     "completion": "complete commands, options and ids in bash, zsh or fish",
 }
-FLAGS = ("-h", "--help", "--version")
 READER_LEFT = 141  # what a shell reports for any program whose pipe was closed by the reader
 
 
@@ -80,6 +80,10 @@ def _run(name: str, arguments: "Sequence[str]") -> int:
             return _show_version(name)
         case ["sessions", *words]:
             return _sessions(words, f"{name} sessions")
+        case ["models", *words]:
+            from perdure.front.commands import MODELS
+
+            return _call(MODELS, words, name)
         case ["completion", *words]:
             from perdure.front.commands import COMPLETION
 
@@ -89,11 +93,46 @@ def _run(name: str, arguments: "Sequence[str]") -> int:
             from perdure.front.output import Output
 
             return complete(words, COMMANDS, Output())
-    for argument in arguments:
-        if argument not in FLAGS and argument not in COMMANDS:
-            raise _unknown_argument(argument, name)
+    return _talk(name, arguments)
+
+
+def _talk(name: str, words: "Sequence[str]") -> int:
+    from perdure.front.command_line import asks_for_help, parse
+    from perdure.front.commands import TALK
+
+    if not words or asks_for_help(words):
+        return _show_help(name)
+    options = parse(TALK, words, name)
+    if not options.print:
+        raise _not_yet(options.message, name)
+    return _call(TALK, words, name)
+
+
+def _not_yet(message: "Sequence[str]", name: str) -> "UsageError":
+    """At a terminal, without --print. A word that is nearly a command was probably meant as one."""
+    from perdure.errors import UsageError
+    from perdure.front.command_line import did_you_mean, quoted
+    from perdure.front.commands import SESSIONS
+
+    if len(message) == 1 and " " not in message[0]:
+        (word,) = message
+        if word in SESSIONS:
+            return UsageError(f"unknown command {quoted(word)}: did you mean `{name} sessions {word}`?")
+        near = did_you_mean(word, COMMANDS)
+        if near:
+            return UsageError(f"unknown command {quoted(word)}{near}", f"run `{name} --help`")
+    hint = f'`{name} --print "explain this code"` answers once; `{name} --help` says more'
+    return UsageError("talking at the terminal comes in a later release", hint)
+
+
+def _show_help(name: str) -> int:
+    from perdure.front.command_line import options_of
+    from perdure.front.commands import TALK
+    from perdure.front.output import Output
+
     commands = "\n".join(f"  {command:12}  {summary}" for command, summary in COMMANDS.items())
-    return _show(HELP.format(name=name, version=__version__, commands=commands))
+    talk = options_of(TALK, Output().columns)
+    return _show(HELP.format(name=name, version=__version__, commands=commands, talk=talk))
 
 
 def _sessions(words: "Sequence[str]", program: str) -> int:
@@ -129,9 +168,12 @@ def _refuse_nameless(command: "Command", options: "Mapping[str, Any]", program: 
     for argument in command.arguments:
         if argument.completes in ("id", "deleted"):
             given = options[argument.attribute]
+            if given is None or argument.kind == "perhaps":
+                continue
             if not all(name.strip() for name in (given if argument.many else [given])):
                 from perdure.errors import UsageError
 
+                program = f"{program.split()[0]} sessions"
                 listing = f"{program} {'trash' if argument.completes == 'deleted' else 'ls --all'}"
                 raise UsageError(f"{argument.metavar} is empty", f"run `{listing}` to see what there is")
 
@@ -143,16 +185,6 @@ def _show(text: str) -> int:
     out.line(text.rstrip("\n"))
     out.flush()
     return 0
-
-
-def _unknown_argument(word: str, name: str) -> "UsageError":
-    from perdure.errors import UsageError
-    from perdure.front.commands import SESSIONS
-
-    if word in SESSIONS:
-        return UsageError(f"unknown argument {word!r}: did you mean `{name} sessions {word}`?")
-    hint = f"run `{name} --help` to see what this release can do"
-    return _unknown("argument", word, [*COMMANDS, *FLAGS], hint)
 
 
 def _unknown(what: str, word: str, known: "Iterable[str]", hint: str) -> "UsageError":

@@ -4,11 +4,12 @@ The stored entries are never touched. Here nothing before the last reset is sent
 stands in for what it summarises, branch summaries and programs' messages become the user's, and every
 tool call has exactly one result right behind it, because providers refuse anything else: a call whose
 answer never came (the process died, the user pressed Ctrl+C) is answered "interrupted" in this view only.
+The path is read from its end, so that what is not sent need not be read, or at least not be kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from perdure.session.entry import (
@@ -45,28 +46,79 @@ class Context(NamedTuple):
     model: tuple[str, str] | None
     """Provider and model id last chosen, or last heard from."""
     thinking_level: str
+    condensed: int = 0
+    """How many messages, from the first on, are a compaction's: its summary and what it kept. What their
+    answers say of tokens was counted before it."""
+
+
+class Live(NamedTuple):
+    """The end of a path as far back as a context is made of it. The settings may be from further back."""
+
+    entries: list[Entry]
+    """In the order of the path, the compaction among them if there is one."""
+    model: tuple[str, str] | None
+    thinking_level: str
+
+    def context(self) -> Context:
+        condensed, others = _in_order(self.entries)
+        front = len(_answered(condensed))
+        return Context(_answered([*condensed, *others]), self.model, self.thinking_level, front)
 
 
 def build(path: Sequence[Entry]) -> Context:
+    return live(reversed(path)).context()
+
+
+def live(newest_first: Iterable[Entry]) -> Live:
+    """What a context is made of, from a path that is read from its end, and read no further than it takes.
+
+    What is passed over in search of settings is not kept, and a compaction that is written together with the
+    settings of its time (`model_change`, `thinking_level_change`) ends that search too.
+    """
+    entries: list[Entry] = []
     model: tuple[str, str] | None = None
-    thinking = "off"
-    for entry in path:
-        match entry.body if entry.type in _SETTINGS else None:
-            case ModelChange(provider=provider, model_id=model_id):
-                model = (provider, model_id)
-            case ThinkingLevelChange(thinking_level=level):
-                thinking = level
-            case Message(message=Assistant(provider=provider, model=name)) if name:
-                model = (provider, name)
-    edits = {
-        body.target_id: body.replacement
-        for entry in path
-        if entry.type == "context_edit" and isinstance(body := entry.body, ContextEdit)
-    }
-    return Context(_answered(_messages(_edited(_compacted(_since_reset(path)), edits))), model, thinking)
+    thinking: str | None = None
+    first_kept = ""
+    condensed: int | None = None  # once a compaction is met: how many of the entries count
+    is_sent = True
+    for entry in newest_first:
+        if is_sent and is_reset(entry):
+            is_sent = False
+        elif is_sent:
+            entries.append(entry)
+            if condensed is None and _is_compaction(entry):
+                condensed = len(entries)
+                first_kept = _first_kept(entry)
+                is_sent = bool(first_kept)
+            elif condensed is not None and entry.id == first_kept:
+                condensed = len(entries)
+                is_sent = False
+        if thinking is None and entry.type == "thinking_level_change":
+            thinking = _thinking_level(entry)
+        elif model is None and entry.type in ("message", "model_change"):
+            model = _model(entry)
+        if not is_sent and model is not None and thinking is not None:
+            break
+    if condensed is not None:
+        del entries[condensed:]
+    entries.reverse()
+    return Live(entries, model, "off" if thinking is None else thinking)
 
 
-_SETTINGS = frozenset({"model_change", "thinking_level_change", "message"})
+def said(entries: Sequence[Entry]) -> list[tuple[Entry, AnyMessage | None]]:
+    """What a model is sent of each entry by itself, as later entries edited it; None if that is nothing."""
+    edits: dict[str, dict[str, Any] | None] = {}
+    found: list[tuple[Entry, AnyMessage | None]] = []
+    for entry in reversed(entries):
+        body: Body | None = entry.body
+        if isinstance(body, ContextEdit):
+            edits.setdefault(body.target_id, body.replacement)
+        elif entry.id in edits:
+            content = (edits[entry.id] or {}).get("content")
+            body = None if content is None else _saying(entry, content)
+        found.append((entry, _message(body)))
+    found.reverse()
+    return found
 
 
 def is_reset(entry: Entry) -> bool:
@@ -75,34 +127,45 @@ def is_reset(entry: Entry) -> bool:
     return isinstance(body := entry.body, Custom) and body.custom_type == RESET
 
 
-def _since_reset(path: Sequence[Entry]) -> Sequence[Entry]:
-    last = max((at for at, entry in enumerate(path) if is_reset(entry)), default=-1)
-    return path[last + 1 :]
+def last_compaction(entries: Sequence[Entry]) -> Entry | None:
+    """The one that counts."""
+    return next((entry for entry in reversed(entries) if _is_compaction(entry)), None)
 
 
-def _compacted(path: Sequence[Entry]) -> Iterator[Entry]:
-    last = max((at for at, entry in enumerate(path) if _is_compaction(entry)), default=None)
-    if last is None:
-        yield from path
-        return
-    compaction = path[last]
-    yield compaction
+def _is_compaction(entry: Entry) -> bool:
+    return entry.type == "compaction" and isinstance(entry.body, Compaction)
+
+
+def _first_kept(compaction: Entry) -> str:
     body = compaction.body
-    assert isinstance(body, Compaction)
-    first = next((at for at in range(last) if path[at].id == body.first_kept_entry_id), last)
-    yield from (entry for entry in path[first:last] if entry.type != "compaction")
-    yield from path[last + 1 :]
+    id = body.first_kept_entry_id if isinstance(body, Compaction) else ""
+    return id if isinstance(id, str) and id != compaction.id else ""
 
 
-def _edited(entries: Iterable[Entry], edits: Mapping[str, dict[str, Any] | None]) -> Iterator[Body]:
-    for entry in entries:
-        body = entry.body
-        if entry.id in edits:
-            content = (edits[entry.id] or {}).get("content")
-            if content is None:
-                continue
-            body = _saying(entry, content)
-        yield body
+def _model(entry: Entry) -> tuple[str, str] | None:
+    match entry.body:
+        case ModelChange(provider=provider, model_id=name):
+            return provider, name
+        case Message(message=Assistant(provider=provider, model=name)) if name:
+            return provider, name
+    return None
+
+
+def _thinking_level(entry: Entry) -> str | None:
+    return body.thinking_level if isinstance(body := entry.body, ThinkingLevelChange) else None
+
+
+def _in_order(entries: Sequence[Entry]) -> tuple[list[AnyMessage | None], list[AnyMessage | None]]:
+    """A compaction's summary and what it kept, and then what came after it."""
+    compaction = last_compaction(entries)
+    condensed: list[AnyMessage | None] = []
+    others: list[AnyMessage | None] = []
+    for entry, message in said(entries):
+        if entry is compaction:
+            condensed, others = [message, *others], []
+        elif entry.type != "compaction":
+            others.append(message)
+    return condensed, others
 
 
 def _saying(entry: Entry, content: Any) -> Body:
@@ -112,36 +175,31 @@ def _saying(entry: Entry, content: Any) -> Body:
     return decode(dumps({**record, "content": content})).body
 
 
-def _is_compaction(entry: Entry) -> bool:
-    return entry.type == "compaction" and isinstance(entry.body, Compaction)
-
-
-def _messages(bodies: Iterable[Body]) -> Iterator[AnyMessage]:
-    for body in bodies:
-        match body:
-            case Message(message=BashExecution() as ran):
-                if ran.exclude_from_context is not True:
-                    yield User(_described(ran), ran.timestamp)
-            case Message(message=CustomRole(content=content, timestamp=timestamp)):
-                yield User(content, timestamp)
-            case Message(message=System()):
-                pass
-            case Message(message=Assistant() as said) if not said.content or said.stop_reason == "error":
-                pass  # a failed call is in the record but is not sent: providers refuse half an answer
-            case Message(message=message):
-                yield message
-            case CustomMessage(content=content):
-                yield User(content)
-            case Compaction(summary=summary):
-                yield User(
-                    "Earlier parts of this conversation were condensed. What they held:\n\n"
-                    f"<summary>\n{summary}\n</summary>"
-                )
-            case BranchSummary(summary=summary) if summary:
-                yield User(
-                    "This conversation went down another branch and came back. What that branch held:\n\n"
-                    f"<summary>\n{summary}\n</summary>"
-                )
+def _message(body: Body | None) -> AnyMessage | None:
+    match body:
+        case Message(message=BashExecution() as ran):
+            return None if ran.exclude_from_context is True else User(_described(ran), ran.timestamp)
+        case Message(message=CustomRole(content=content, timestamp=timestamp)):
+            return User(content, timestamp)
+        case Message(message=System()):
+            return None
+        case Message(message=Assistant() as answer) if not answer.content or answer.stop_reason == "error":
+            return None  # a failed call is in the record but is not sent: providers refuse half an answer
+        case Message(message=message):
+            return message
+        case CustomMessage(content=content):
+            return User(content)
+        case Compaction(summary=summary):
+            return User(
+                "Earlier parts of this conversation were condensed. What they held:\n\n"
+                f"<summary>\n{summary}\n</summary>"
+            )
+        case BranchSummary(summary=summary) if summary:
+            return User(
+                "This conversation went down another branch and came back. What that branch held:\n\n"
+                f"<summary>\n{summary}\n</summary>"
+            )
+    return None
 
 
 def _described(ran: BashExecution) -> str:
@@ -157,11 +215,13 @@ def _described(ran: BashExecution) -> str:
     return "\n".join(lines)
 
 
-def _answered(messages: Iterable[AnyMessage]) -> list[AnyMessage]:
+def _answered(messages: Iterable[AnyMessage | None]) -> list[AnyMessage]:
     """Each call's result moved right behind it; calls without one answered, results without one left out."""
     view: list[AnyMessage] = []
     waiting: dict[str, int] = {}  # call id -> where its answer stands in the view
     for message in messages:
+        if message is None:
+            continue
         if isinstance(message, ToolResult):
             at = waiting.pop(message.tool_call_id, None)
             if at is not None:

@@ -26,6 +26,11 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+def clock_milliseconds() -> int:
+    """Now, as messages have it: milliseconds since 1970."""
+    return int(now().timestamp() * 1000)
+
+
 def stamp(moment: datetime) -> str:
     """ISO 8601 in UTC with milliseconds, the form every entry carries: 2026-01-31T09:05:00.123Z."""
     text = (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat(timespec="milliseconds")

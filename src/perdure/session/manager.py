@@ -54,7 +54,7 @@ class SessionManager:
     ) -> None:
         if not isinstance(wait, int | float) or not wait >= 0:
             raise UsageError(f"wait is a number of seconds, not {wait!r}")
-        self._store = _store(sessions_dir, durability)
+        self._store = pi_store(sessions_dir, durability)
         self._wait = wait
         self._refs: dict[str, Found] = {}
         self._seen: dict[str, _Seen] = {}
@@ -203,9 +203,12 @@ class SessionManager:
         )
 
 
-def _store(sessions_dir: str | os.PathLike[str] | None, durability: Durability) -> Store:
+def pi_store(
+    sessions_dir: str | os.PathLike[str] | None, durability: Durability = "power", cwd: str | None = None
+) -> Store:
+    """pi's own home, or any folder of sessions in pi's layout. New ones are of the project in `cwd`."""
     if sessions_dir is None:
-        return open_store("pi", durability=durability)
+        return open_store("pi", durability=durability, cwd=cwd)
     try:
         folder = os.fspath(sessions_dir)
         if b"\0" in os.fsencode(folder) or not isinstance(folder, str):
@@ -213,7 +216,7 @@ def _store(sessions_dir: str | os.PathLike[str] | None, durability: Durability) 
     except (TypeError, UnicodeEncodeError):
         raise UsageError(f"Not a folder: {sessions_dir!r:.60}", "give its path as text") from None
     own = os.path.realpath(os.path.expanduser(folder))
-    return open_store("pi", own, sessions_dir=own, durability=durability)
+    return open_store("pi", own, sessions_dir=own, durability=durability, cwd=cwd)
 
 
 def _caught_up(seen: _Seen | None, page: Page) -> _Seen:

@@ -16,6 +16,7 @@ from msgspec import UNSET
 
 from perdure.errors import NotSaved, PerdureError, UsageError
 from perdure.session import context, ids, tree
+from perdure.session.context import Live
 from perdure.session.entry import Body, Entry, Label, SessionInfo, new, placed
 from perdure.session.stores import NO_FACTS, Found, Header, Problem, Store, Writer
 from perdure.session.stores.lock import Turns
@@ -106,8 +107,12 @@ class Session:
             return list(islice(newest_first, max(count, 0)))[::-1]
 
     def context(self) -> context.Context:
-        """What a model would be sent now."""
-        return context.build(self.path())
+        """What a model would be sent now. It is read from the end: what is not sent costs no memory."""
+        return self._live().context()
+
+    def live(self) -> list[Entry]:
+        """The end of the path, as far back as a model is sent something of it; the compaction is in it."""
+        return self._live().entries
 
     def append(self, *bodies: Body | Entry) -> list[Entry]:
         """New entries behind the head, durable when this returns.
@@ -230,6 +235,17 @@ class Session:
     def _known(self, entry_id: str) -> str:
         self._folded()
         return entry_id if entry_id in self._ids else ids.resolve(entry_id, self._ids, "Entry")
+
+    def _live(self) -> Live:
+        if self._tree is None:
+            try:
+                with closing(self.store.read_back(self.ref)) as newest_first:
+                    found = context.live(tree.path_back(newest_first, self._ends.head))
+                if len({entry.id for entry in found.entries}) == len(found.entries):
+                    return found
+            except LookupError:
+                pass  # a parent is missing; or entries share an id, and then only the tree has names for them
+        return context.live(reversed(self.path()))
 
     def _messages_back(self) -> Generator[Entry, None, None]:
         given = 0

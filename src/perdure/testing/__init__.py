@@ -2,13 +2,14 @@
 
 `StoreContract` states what every store promises, `DurableStoreContract` what one promises that outlives
 the process; a store's own test class inherits one of them. They need pytest, so they are imported when
-they are first used. The builders make entries to save.
+they are first used. The builders make entries to save, and `ScriptedModel` stands in for a model.
 """
 
 from perdure.testing.builders import assistant_entry, tool_call_entry, tool_result_entry, user_entry
 
 __all__ = [
     "DurableStoreContract",
+    "ScriptedModel",
     "StoreContract",
     "assistant_entry",
     "tool_call_entry",
@@ -25,9 +26,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from perdure.testing.contract import StoreContract
     from perdure.testing.durable import DurableStoreContract
+    from perdure.testing.scripted import ScriptedModel
 
 
 def __getattr__(name: str) -> object:
+    if name == "ScriptedModel":
+        from perdure.testing.scripted import ScriptedModel
+
+        return ScriptedModel
     if name not in _CONTRACTS:
         raise AttributeError(f"module 'perdure.testing' has no attribute {name!r}")
     import importlib

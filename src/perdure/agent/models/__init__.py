@@ -10,7 +10,7 @@ its pieces are joined. `Finished` comes last and exactly once. A stream that bre
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -131,7 +131,7 @@ class LanguageModel(Protocol):
     @property
     def model(self) -> Model: ...
 
-    def stream(self, request: Request) -> AsyncIterator[Piece | Finished]: ...
+    def stream(self, request: Request) -> AsyncGenerator[Piece | Finished, None]: ...
 
 
 class Call(Struct, frozen=True):

@@ -25,10 +25,8 @@ class Connections:
             offline: LanguageModel = registry.load("perdure.agent.models.offline:Offline")(model)
             return offline
         if model.api not in APIS:
-            known = ", ".join([*APIS, OFFLINE])
-            raise ModelError(
-                f"Model {model.reference} speaks {model.api!r}, which is unknown", f"one of {known}"
-            )
+            speaks = f"Model {model.reference} speaks {model.api!r}, which is unknown"
+            raise ModelError(speaks, f"one of {', '.join([*APIS, OFFLINE])}")
         from perdure.agent.models.http import Remote, Wire
 
         if self._wire is None:

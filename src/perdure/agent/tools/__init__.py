@@ -46,8 +46,12 @@ class AgentToolResult(Struct, frozen=True, rename="camel"):
         msgspec.structs.force_setattr(self, "content", blocks)
 
     @property
+    def blocks(self) -> list[Text | Image]:
+        return [*self.content]  # text was made a block of above
+
+    @property
     def text(self) -> str:
-        return "\n".join(block.text for block in self.content if isinstance(block, Text))
+        return "\n".join(block.text for block in self.blocks if isinstance(block, Text))
 
 
 class ToolContext(Struct, frozen=True):
@@ -70,6 +74,8 @@ class Tool(Struct, frozen=True):
     description: str
     parameters: type[Struct] | Mapping[str, Any]
     run: Callable[[Any, ToolContext], Awaitable[AgentToolResult]]
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda given: given
+    """Arguments that are not as the schema says but cannot be misread, as they are meant."""
 
     @property
     def spec(self) -> ToolSpec:
@@ -107,7 +113,7 @@ def checked(tool: Tool, arguments: Any) -> Any:
     """
     if not isinstance(arguments, dict) or arguments.keys() == {UNPARSED}:
         raise BadArguments("the arguments are not a JSON object, perhaps because the message was cut off")
-    given = {name: value for name, value in arguments.items() if value is not None}
+    given = tool.prepare({name: value for name, value in arguments.items() if value is not None})
     if isinstance(tool.parameters, type):
         try:
             return msgspec.convert(given, tool.parameters, strict=False)

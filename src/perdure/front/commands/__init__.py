@@ -33,7 +33,7 @@ class Argument(
     """`--limit`, `-o/--output`, or, for what stands alone, `id`."""
     help: str
     kind: str
-    """`flag`, `text` or `number`."""
+    """`flag`, `text` or `number`; `perhaps`, for an option whose text may be left out and is then empty."""
     default: Any
     choices: tuple[str, ...]
     """All it may be, if that is known."""
@@ -85,6 +85,9 @@ _ID = Argument(
 _IDS = _ID._replace(name="ids", help="sessions: ids, program:id, or the beginning of either", many=True)
 _ROLES = ("user", "assistant", "tool")
 _FORMATS = ("md", "html", "json", *LAYOUTS)
+
+
+_THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
 
 
 def _verb(name: str, summary: str, arguments: tuple[Argument, ...], *examples: str) -> Command:
@@ -222,6 +225,24 @@ SESSIONS = {
     )
 }
 
+MODELS = Command(
+    "models",
+    "perdure.front.commands.models:models",
+    "list the models that can be used, what they cost, and which is the default",
+    (
+        Argument(
+            "text",
+            "only models with all these words in their names",
+            metavar="TEXT",
+            many=True,
+            optional=True,
+        ),
+        Argument("--all", "also those that there is no key for", "flag", False),
+        _JSON,
+    ),
+    ("{pi} models", "{pi} models openai", "{pi} models opus 5.5", "{pi} models --all --json"),
+)
+
 SHELLS = ("bash", "zsh", "fish")
 COMPLETION = Command(
     "completion",
@@ -233,3 +254,70 @@ COMPLETION = Command(
         "{pi} completion fish | source       # in ~/.config/fish/config.fish",
     ),
 )
+
+TALK = Command(
+    "",
+    "perdure.front.oneshot:oneshot",
+    "talk with an agent that reads, writes and runs things in this directory",
+    (
+        Argument(
+            "message",
+            "what to say; @FILE adds a file",
+            metavar="MESSAGE",
+            many=True,
+            optional=True,
+            completes="file",
+        ),
+        Argument("-p/--print", "answer once, on stdout, and end", "flag", False),
+        Argument(
+            "--mode",
+            "what is printed: text, the answer; json, every event",
+            default="text",
+            choices=("text", "json"),
+            metavar="MODE",
+        ),
+        Argument("-m/--model", "which model: provider/id[:thinking]; see `models`", metavar="MODEL"),
+        Argument(
+            "--thinking", f"how hard it thinks: {', '.join(_THINKING)}", choices=_THINKING, metavar="LEVEL"
+        ),
+        Argument("-c/--continue", "go on with this project's newest session", "flag", False),
+        Argument(
+            "-r/--resume",
+            "go on with the session of this id, of this name, or in which this was said",
+            "perhaps",
+            None,
+            metavar="TEXT",
+            completes="id",
+        ),
+        Argument(
+            "--session",
+            "go on with this session: an id or a file",
+            default=None,
+            metavar="ID",
+            completes="id",
+        ),
+        Argument(
+            "--session-id",
+            "go on with the session of this id, or make it",
+            default=None,
+            metavar="ID",
+            completes="id",
+        ),
+        Argument("--fork", "go on in a copy of this session", default=None, metavar="ID", completes="id"),
+        Argument("--at", "with --fork: from this entry on", metavar="ENTRY"),
+        Argument("-n/--name", "what to call the session", metavar="NAME"),
+        Argument("--no-session", "keep nothing of it", "flag", False),
+        Argument("--tools", "only these tools: read, bash, edit, write, grep, find, ls", metavar="LIST"),
+        Argument("--no-tools", "no tools at all", "flag", False),
+        Argument("--system-prompt", "in place of the usual one: text, or a file", metavar="TEXT"),
+        Argument("--append-system-prompt", "added to it: text, or a file", metavar="TEXT"),
+        Argument("-C", "go to this directory first", metavar="DIR", completes="file"),
+    ),
+    (
+        '{pi} -p "explain this code"',
+        "git diff | {pi} -p review this @docs/style.md",
+        '{pi} -p -c "now write the tests"',
+        "{pi} -p --mode json -m anthropic/claude-sonnet-4-5:high hello",
+    ),
+)
+"""The program itself, without a command."""

@@ -1,0 +1,327 @@
+"""One turn: an answer of the model, and the tools that it calls.
+
+Every message goes through `keep` before anybody is told that it is there, so nothing is shown as done that is
+not kept; what streams in is the one exception. However a turn ends (stopped, its generator closed, its task
+cancelled, the connection lost), what had arrived is kept before it ends: the broken-off answer, the results
+that came, and "interrupted" for the calls that have none. Tools are ended before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import TypeVar
+
+from msgspec import UNSET, Struct
+
+from perdure.agent.draft import Draft
+from perdure.agent.events import (
+    AgentEvent,
+    AnswerEvent,
+    EventMessage,
+    MessageEnd,
+    MessageStart,
+    MessageUpdate,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    TurnEnd,
+)
+from perdure.agent.models import Finished, LanguageModel, Piece, Request
+from perdure.agent.switch import Stopped, Switch
+from perdure.agent.tools import AgentToolResult, BadArguments, Tool, ToolContext, checked
+from perdure.errors import ModelError, ModelUnavailable, PerdureError
+from perdure.session.context import INTERRUPTED
+from perdure.session.entry import Assistant, Text, ToolCall, ToolResult
+from perdure.session.ids import clock_milliseconds
+
+Keep = Callable[[EventMessage], Awaitable[str]]
+"""Makes a message durable; returns what it is called from then on."""
+
+T = TypeVar("T")
+
+BY_USER = "Interrupted by the user"
+_LEFT = (GeneratorExit, asyncio.CancelledError)
+"""How a turn ends when whoever watched it is gone."""
+
+
+class Bench(Struct, frozen=True):
+    """What the tools of a turn work with."""
+
+    tools: Mapping[str, Tool]
+    cwd: str
+    environment: Mapping[str, str]
+
+
+async def turn(
+    model: LanguageModel, request: Request, bench: Bench, keep: Keep, switch: Switch
+) -> AsyncGenerator[AgentEvent, None]:
+    """Ends with `turn_end`. Raises ModelError if the model failed, and what arrived of its answer is kept;
+    Stopped likewise."""
+    answer: Assistant | None = None
+
+    async def kept(message: Assistant) -> str:
+        nonlocal answer
+        id = await keep(message)
+        answer = message
+        return id
+
+    try:
+        async with aclosing(_answer(model, request, kept, switch)) as events:
+            async for event in events:
+                yield event
+    except _LEFT:
+        if answer is not None and answer.stop_reason not in ("aborted", "error"):
+            for call in calls_in(answer):
+                await keep(_never_run(call))
+        raise
+    assert answer is not None
+    results: list[ToolResult] = []
+    calls = calls_in(answer)
+    if calls:
+        async with aclosing(_call_tools(calls, bench, keep, switch)) as events:
+            async for event in events:
+                if isinstance(event, MessageEnd) and isinstance(event.message, ToolResult):
+                    results.append(event.message)
+                yield event
+    yield TurnEnd(answer, results)
+
+
+def calls_in(message: Assistant) -> list[ToolCall]:
+    return [block for block in message.content if isinstance(block, ToolCall)]
+
+
+# --- the answer ---------------------------------------------------------------------------------------
+
+
+async def _answer(
+    model: LanguageModel, request: Request, keep: Callable[[Assistant], Awaitable[str]], switch: Switch
+) -> AsyncGenerator[AgentEvent, None]:
+    draft = Draft(model.model, clock_milliseconds())
+    telling = _Telling(draft)
+    try:
+        async with aclosing(model.stream(request)) as pieces:
+            while True:
+                piece = await _next(pieces, model, switch)
+                if isinstance(piece, Finished):
+                    break
+                for event in telling.of(piece):
+                    yield event
+    except _LEFT:
+        await keep(draft.broken_off("aborted", BY_USER))
+        raise
+    except Stopped:
+        async for event in _kept(draft.broken_off("aborted", BY_USER), telling, keep):
+            yield event
+        raise
+    except ModelError as error:
+        if len(draft):
+            async for event in _kept(draft.broken_off("error", error.message), telling, keep):
+                yield event
+        raise
+    async for event in _kept(draft.finished(piece), telling, keep):
+        yield event
+
+
+async def _next(
+    pieces: AsyncGenerator[Piece | Finished, None], model: LanguageModel, switch: Switch
+) -> Piece | Finished:
+    try:
+        return await switch.unless_stopped(pieces.__anext__)
+    except StopAsyncIteration:
+        raise ModelUnavailable(f"{model.model.reference}: the answer broke off", "try again") from None
+
+
+async def _kept(
+    message: Assistant, telling: _Telling, keep: Callable[[Assistant], Awaitable[str]]
+) -> AsyncGenerator[AgentEvent, None]:
+    id = await keep(message)
+    for event in telling.of_the_end(message):
+        yield event
+    yield MessageEnd(message, id)
+
+
+class _Telling:
+    """An answer's pieces as events: which block begins, goes on, ends."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._kinds: dict[int, str] = {}  # of every block that began
+        self._open: int | None = None  # text or thinking that goes on until another block begins
+        self._has_begun = False
+
+    def of(self, piece: Piece) -> Iterator[AgentEvent]:
+        yield from self._beginning()
+        index, kind = piece.index, _TOLD[piece.kind]
+        if index not in self._kinds:
+            yield from self._end_of_open()
+            self._kinds[index] = kind
+            self._open = index if kind != "toolcall" else None
+            self._draft.add(piece)
+            yield self._update(AnswerEvent(f"{kind}_start", index))
+        else:
+            self._draft.add(piece)
+        if piece.text:
+            yield self._update(AnswerEvent(f"{kind}_delta", index, piece.text))
+
+    def of_the_end(self, message: Assistant) -> Iterator[AgentEvent]:
+        yield from self._beginning()
+        yield from self._end_of_open()
+        calls = iter(calls_in(message))
+        for index, kind in self._kinds.items():
+            if kind == "toolcall":
+                yield self._update(AnswerEvent("toolcall_end", index, tool_call=next(calls, UNSET)))
+        kind = "error" if message.stop_reason in ("error", "aborted") else "done"
+        yield self._update(AnswerEvent(kind, reason=message.stop_reason))
+
+    def _beginning(self) -> Iterator[AgentEvent]:
+        if not self._has_begun:
+            self._has_begun = True
+            yield MessageStart(self._draft.message())
+            yield self._update(AnswerEvent("start"))
+
+    def _end_of_open(self) -> Iterator[AgentEvent]:
+        if self._open is not None:
+            index, self._open = self._open, None
+            content = self._draft.text_of(index)
+            yield self._update(AnswerEvent(f"{self._kinds[index]}_end", index, content=content))
+
+    def _update(self, event: AnswerEvent) -> MessageUpdate:
+        return MessageUpdate(event, self._draft, len(self._draft))
+
+
+_TOLD = {"text": "text", "thinking": "thinking", "toolCall": "toolcall"}
+
+
+# --- the tools ----------------------------------------------------------------------------------------
+
+
+class _Running:
+    """One call, on its way."""
+
+    def __init__(self, call: ToolCall, bench: Bench, told: asyncio.Queue[_Running]) -> None:
+        self.call = call
+        self.progress: AgentToolResult | None = None
+        self._told = told
+        context = ToolContext(bench.cwd, call.id, bench.environment, self._update)
+        self.task = asyncio.create_task(_run(call, bench.tools, context), name=f"tool {call.name}")
+        self.task.add_done_callback(lambda _: told.put_nowait(self))
+
+    def _update(self, so_far: AgentToolResult) -> None:
+        self.progress = so_far
+        self._told.put_nowait(self)
+
+    def result(self) -> AgentToolResult:
+        """What it gave; if it was ended before, that, and what it had printed."""
+        if self.task.done() and not self.task.cancelled():
+            return self.task.result()
+        so_far = self.progress.text if self.progress else ""
+        return AgentToolResult(f"{so_far}\n\n{INTERRUPTED}" if so_far else INTERRUPTED, is_error=True)
+
+    def message(self) -> ToolResult:
+        result = self.result()
+        return ToolResult(
+            self.call.id,
+            self.call.name,
+            [*result.blocks],
+            result.details,
+            result.is_error,
+            clock_milliseconds(),
+        )
+
+
+async def _call_tools(
+    calls: Sequence[ToolCall], bench: Bench, keep: Keep, switch: Switch
+) -> AsyncGenerator[AgentEvent, None]:
+    told: asyncio.Queue[_Running] = asyncio.Queue()
+    running: list[_Running] = []
+    left = 0  # the first whose result is not kept
+    try:
+        for call in calls:
+            yield ToolExecutionStart(call.id, call.name, call.arguments)
+        running = [_Running(call, bench, told) for call in calls]
+        for one in running:
+            while not one.task.done():
+                other = await switch.unless_stopped(told.get)
+                if other.progress is not None and not other.task.done():
+                    yield ToolExecutionUpdate(
+                        other.call.id, other.call.name, other.call.arguments, other.progress
+                    )
+            message = one.message()
+            id = await keep(message)
+            left += 1
+            for event in _ended(one, message, id):
+                yield event
+    except _LEFT:
+        await _end(running)
+        for message in _results(calls, running)[left:]:
+            await keep(message)
+        raise
+    except Stopped:
+        await _end(running)
+        for one in running[left:]:
+            message = one.message()
+            id = await keep(message)
+            for event in _ended(one, message, id):
+                yield event
+        raise
+    finally:
+        await _end(running)
+
+
+def _results(calls: Sequence[ToolCall], running: Sequence[_Running]) -> list[ToolResult]:
+    """Also of calls that were never begun."""
+    return [one.message() for one in running] + [_never_run(call) for call in calls[len(running) :]]
+
+
+def _never_run(call: ToolCall) -> ToolResult:
+    return ToolResult(call.id, call.name, [Text(INTERRUPTED)], UNSET, True, clock_milliseconds())
+
+
+def _ended(one: _Running, message: ToolResult, id: str) -> Iterator[AgentEvent]:
+    result = AgentToolResult(list(message.content), message.details, message.is_error)  # type: ignore[arg-type]
+    yield ToolExecutionEnd(one.call.id, one.call.name, result, message.is_error)
+    yield MessageStart(message)
+    yield MessageEnd(message, id)
+
+
+async def _end(running: Sequence[_Running]) -> None:
+    """Also if whoever waits here is cancelled meanwhile: a tool ends what it started before it ends."""
+    tasks = [one.task for one in running if not one.task.done()]
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await settled(asyncio.wait(tasks))
+
+
+async def settled(under_way: Awaitable[T]) -> T:
+    """Awaited to its end, also if whoever waits is cancelled; they are told so after it."""
+    task = asyncio.ensure_future(under_way)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError:
+                continue
+        task.exception()
+        raise
+
+
+async def _run(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext) -> AgentToolResult:
+    tool = tools.get(call.name)
+    if tool is None:
+        known = ", ".join(tools) or "none"
+        return AgentToolResult(f"There is no tool {call.name!r}. The tools are: {known}.", is_error=True)
+    try:
+        arguments = checked(tool, call.arguments)
+    except BadArguments as error:
+        return AgentToolResult(f"Bad arguments for {call.name}: {error}", is_error=True)
+    try:
+        return await tool.run(arguments, context)
+    except PerdureError as error:
+        return AgentToolResult("; ".join(filter(None, (error.message, error.hint))), is_error=True)
+    except Exception as error:
+        return AgentToolResult(f"{call.name} failed: {type(error).__name__}: {error}", is_error=True)

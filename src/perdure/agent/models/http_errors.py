@@ -1,0 +1,193 @@
+"""What a model's server means when it refuses, for all of them: a status and some text become one error.
+
+Providers and the many servers that imitate them agree on statuses only roughly and on words not at all, so
+both are asked. What a server says is shown as one bounded line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+from perdure.agent.models import Model
+from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
+
+_SENTENCE = 400
+
+# What servers say when a conversation is too long for the model. The words are those of OpenAI and vLLM
+# ("maximum context length is", "model's context length is only"), Anthropic ("prompt is too long", "exceed
+# context limit"), Google ("exceeds the maximum number of tokens"), Bedrock ("input is too long"), xAI
+# ("maximum prompt length"), Groq ("reduce the length of the messages", "request too large for model"),
+# OpenRouter and Together ("longer than the model's context length"), Mistral ("too large for model with"),
+# llama.cpp ("exceeds the available context size"), Ollama ("exceeded max context length"), LM Studio
+# ("greater than the context length"), Kimi ("exceeded model token limit"), Qwen ("range of input length").
+_OVERFLOW = re.compile(
+    r"""
+      context[_ ]length[_ ]exceeded | exceed_context_size | context_window_exceeded | request_too_large
+    | prompt\ (?:is\ )?too\ long | inputs?\ (?:is|are)\ too\ long | request\ too\ large\ for
+    | (?:maximum|max|model'?s?)\ (?:prompt|context|input|sequence)\ length
+    | (?:exceed(?:s|ed)?|longer\ than|greater\ than|larger\ than)\ (?:the\ )?
+      (?:(?:model'?s\ |available\ |configured\ )?context
+        |(?:maximum|max)\ (?:allowed\ )?(?:context|input|number\ of\ (?:input\ )?tokens))
+    | token\ count.{0,60}\ exceeds | exceeded\ model\ token\ limit | token\ limit\ exceeded
+    | reduce\ the\ length\ of\ the\ (?:messages|input|prompt) | range\ of\ input\ length
+    | too\ large\ for\ model\ with | context\ window\ exceeds | configured\ context\ size\ is
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_UNKNOWN_MODEL = re.compile(
+    r"model[_ ]not[_ ]found|not a valid model|unknown model|no such model|invalid model"
+    r"|models?\b.{0,120}\b(?:does not exist|not found|not available)",
+    re.IGNORECASE | re.DOTALL,
+)
+_WRONG_KEY = re.compile(
+    r"api[_ ]key[_ ](?:not valid|invalid)|(?:invalid|incorrect)[_ ]api[_ ]key|invalid x-api-key",
+    re.IGNORECASE,
+)
+_USED_UP = re.compile(
+    r"insufficient[_ ](?:quota|credits?|balance|funds)|credit balance is too low|out of credits"
+    r"|billing_(?:hard_limit|not_active)|exceeded your current quota|payment required",
+    re.IGNORECASE,
+)
+_BUSY = re.compile(
+    r"overloaded|rate[_ ]?limit|too many requests|temporarily unavailable|RESOURCE_EXHAUSTED", re.IGNORECASE
+)
+_BUSY_STATUSES = {408, 409, 425, 429}
+_AGAIN_IN = re.compile(
+    r'(?:try again in |"retryDelay":\s*")(?:(?P<m>\d+)m)?(?P<n>\d+(?:\.\d+)?)(?P<unit>ms|s)', re.IGNORECASE
+)
+
+
+def failure(model: Model, status: int, text: str, *, retry_after: float | None = None) -> ModelError:
+    """What a refusal means. `text` is what the server said, JSON or not.
+
+    `status` is 0 where the refusal came inside an answer that had begun: then the text alone tells, and what
+    it does not tell is taken for a passing trouble, as the request had been accepted.
+    """
+    said = sentence(text)
+    status = status if status >= 400 else _status_in(text)
+    at = f"{model.provider} ({status})" if status else model.provider
+    about = f": {said}" if said else ""
+    if status == 413 or (status in (0, 400, 422, 429, 500) and _OVERFLOW.search(text)):
+        return ContextOverflow(f"This is more than {model.reference} can read{about}", "compact the session")
+    if status == 402 or (status in (0, 400, 403, 429) and _is_used_up(text)):
+        return ModelError(
+            f"{at} has no quota left for this key{about}",
+            "see your plan and billing there, or take another model",
+        )
+    if status in (401, 403) or (status in (0, 400) and _WRONG_KEY.search(text)):
+        return ModelError(
+            f"{at} did not accept the key{about}",
+            "keys are set in the provider's variable (OPENAI_API_KEY and the like) or in models.json",
+        )
+    if status == 404 or (status in (0, 400, 422) and _UNKNOWN_MODEL.search(text)):
+        return ModelError(
+            f"{at} has no model {model.id} at {host_of(model)}{about}",
+            "`pi models` lists the models; if it is there, the base URL is wrong",
+        )
+    if status == 0 or status in _BUSY_STATUSES or status >= 500 or _BUSY.search(text):
+        wait = retry_after if retry_after is not None else _again_in(text)
+        return ModelUnavailable(f"{at} cannot answer now{about}", "try again later", retry_after=wait)
+    return ModelError(f"{at} refused the request{about}")
+
+
+def sentence(text: str) -> str:
+    """What a server's refusal says, on one line and bounded: the message inside JSON, or the text itself."""
+    found = _message_in(parsed(text))
+    if not found and re.match(r"\s*<(?:!doctype|html|\?xml)", text, re.IGNORECASE):
+        title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
+        found = title.group(1) if title else "a web page"
+    return one_line(found or text)
+
+
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """Without the secrets. Shorter ones are no keys but the words that servers without keys are given."""
+    for secret in secrets:
+        if len(secret) >= 8:
+            text = text.replace(secret, "…")
+    return text
+
+
+def _is_used_up(text: str) -> bool:
+    if "RESOURCE_EXHAUSTED" in text:  # Google speaks of billing whatever the limit, also of one a minute
+        return re.search(r"per ?day", text, re.IGNORECASE) is not None
+    return _USED_UP.search(text) is not None
+
+
+def _again_in(text: str) -> float | None:
+    found = _AGAIN_IN.search(text)
+    if not found:
+        return None
+    seconds = float(found["n"]) / (1000 if found["unit"] == "ms" else 1)
+    return seconds + 60 * int(found["m"] or 0)
+
+
+_STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "overloaded_error": 529,
+}
+"""What the kinds of errors inside a stream would have been as statuses."""
+
+
+def _status_in(text: str) -> int:
+    said = parsed(text)
+    error = said.get("error", said) if isinstance(said, dict) else {}
+    for name in ("code", "status", "type") if isinstance(error, dict) else ():
+        value = str(error.get(name))
+        status = int(value) if re.fullmatch(r"[45]\d\d", value) else _STATUSES.get(value, 0)
+        if status:
+            return status
+    return 0
+
+
+def parsed(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value[0] if isinstance(value, list) and value else value
+
+
+def _message_in(value: Any) -> str:
+    """A refusal's sentence, wherever servers put it; one in front of another wraps its JSON once more."""
+    if isinstance(value, str):
+        inner = parsed(value) if value.lstrip().startswith("{") else None
+        return _message_in(inner) or value
+    if isinstance(value, list):
+        return "; ".join(filter(None, map(_message_in, value[:3])))
+    if isinstance(value, dict):
+        metadata = value.get("metadata")  # where OpenRouter has what the provider behind it said
+        raw = _message_in(metadata.get("raw")) if isinstance(metadata, dict) else ""
+        for name in ("error", "message", "detail", "errors", "msg"):
+            found = _message_in(value.get(name))
+            if found:
+                return f"{found} ({raw})" if raw else found
+    return ""
+
+
+def one_line(text: str) -> str:
+    """Bounded, and cut between words: half a key would not be recognised as one."""
+    flat = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    return flat if len(flat) <= _SENTENCE else re.sub(r"[\w-]+$", "", flat[:_SENTENCE]) + "…"
+
+
+def host_of(model: Model) -> str:
+    try:
+        parts = urlsplit(model.base_url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return model.provider
+    return f"{parts.hostname}:{port}" if parts.hostname else model.provider

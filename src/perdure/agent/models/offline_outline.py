@@ -1,0 +1,98 @@
+"""One file, or a piece of text, by what stands in it: its first words, definitions, headings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from perdure.agent.models.offline_inquiry import Call, Found, Plan
+from perdure.agent.models.offline_source import PATTERNS, Source, language_of, source
+
+MOST_LINES = 40
+_HEADINGS = re.compile(r"^(?:#{1,4}\s+(?P<name>.+?)\s*#*|(?P<name2>\S.*)(?=\n[=\-~]{3,}$))$", re.M)
+
+
+def outline(path: str) -> Plan:
+    (found,) = yield [Call("read", {"path": path})]
+    if found.is_error:
+        return f"`{path}` could not be read: {found.text.strip() or 'the tool `read` is off'}"
+    return described(path, found)
+
+
+def described(path: str, found: Found) -> str:
+    text = found.body
+    lines = text.count("\n") + 1 if text else 0
+    language = language_of(path) or "unknown kind"
+    size = "empty" if not text else f"{language}, {lines:,} line{'s' * (lines != 1)}"
+    parts = [f"## `{path}`\n\n{size}{', and more than one reading shows' if found.is_cut else ''}."]
+    seen = source(path, text)
+    if seen.doc:
+        parts.append(f"It says of itself: {seen.doc}")
+    listed = [*_contents(path, text, seen)]
+    if listed:
+        more = [f"- and {len(listed) - MOST_LINES:,} more"] if len(listed) > MOST_LINES else []
+        parts.append("\n".join([*listed[:MOST_LINES], *more]))
+    elif text:
+        start = "\n".join(line[:200] for line in text.split("\n")[:20])
+        parts.append(f"It begins:\n\n{fenced(start, path)}")
+    return "\n\n".join(parts)
+
+
+def of_text(text: str) -> str:
+    """Text that came with the question, in whatever language fits it best."""
+    best = Source("", [])
+    for name in ("Python", "TypeScript", "Go", "Rust", "Java", "C", "Ruby", "Shell"):
+        tried = source(f"text.{_ENDING[name]}", text)
+        if len(tried.definitions) > len(best.definitions):
+            best = tried
+    lines = text.count("\n") + 1
+    told = [
+        f"- line {one.line}: {one.kind} `{one.name}`{f': {one.doc}' if one.doc else ''}"
+        for one in best.definitions
+    ]
+    head = f"The text that came with the question has {lines:,} lines" + (f". {best.doc}" if best.doc else "")
+    return "\n".join(
+        [
+            f"{head}. It defines:" if told else f"{head}, and no definition was recognised.",
+            "",
+            *told[:MOST_LINES],
+        ]
+    )
+
+
+_ENDING = {
+    "Python": "py",
+    "TypeScript": "ts",
+    "Go": "go",
+    "Rust": "rs",
+    "Java": "java",
+    "C": "c",
+    "Ruby": "rb",
+} | {"Shell": "sh"}
+
+
+def _contents(path: str, text: str, seen: Source) -> Iterator[str]:
+    language = language_of(path)
+    if language in PATTERNS:
+        for one in seen.definitions:
+            yield f"- `{one.place}` {one.kind} `{one.name}`" + (f": {one.doc}" if one.doc else "")
+    elif language in ("Markdown", "reStructuredText"):
+        for heading in _HEADINGS.finditer(
+            re.sub(r"(?ms)^```.*?^```", lambda code: "\n" * code[0].count("\n"), text)
+        ):
+            line = text.count("\n", 0, heading.start()) + 1
+            yield f"- line {line}: {heading['name'] or heading['name2']}"
+    elif language in ("TOML", "settings"):
+        for at, row in enumerate(text.split("\n"), 1):
+            if match := re.match(r"\[\[?([^\]]+)\]", row):
+                yield f"- `{path}:{at}` [{match[1]}]"
+    elif language == "JSON":
+        yield from (f"- `{name}`" for name in re.findall(r'(?m)^(?: {2}|\t| {4})"([^"\n]+)"\s*:', text))
+
+
+def fenced(text: str, path: str = "") -> str:
+    """A block of code that nothing inside it can end."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    ending = path.rpartition(".")[2] if "." in path else ""
+    return f"{fence}{ending if ending.isalnum() else ''}\n{text}\n{fence}"

@@ -1,0 +1,275 @@
+"""Where something is, as grep and find know it: text, definitions, callers, files; and files as they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+from perdure.agent.models.offline_inquiry import Call, Found, Hit, Plan, Steps, hits, names
+from perdure.agent.models.offline_outline import described, fenced
+from perdure.agent.models.offline_question import Question, keywords
+from perdure.agent.models.offline_source import definition_in, is_aside, is_code, is_test
+
+_KINDS = "class|def|func|fn|fun|function|interface|struct|enum|type|trait"
+MOST_HITS = 40
+MOST_OF_A_FILE = 6
+MOST_NAMES = 15
+MOST_SHOWN = 120
+"""Lines of a file that are shown."""
+
+
+def search(asked: Question, tools: Collection[str]) -> Plan:
+    """Text first as it was written, then as a pattern, then by its words."""
+    if not {"grep", "find"} & set(tools):
+        return "Looking for something takes the tools `grep` and `find`, and both are off in this session."
+    subject, where = asked.subject, ({"path": asked.path} if asked.path else {})
+    first = [Call("grep", {"pattern": subject, **_literal(subject), **where})]
+    if asked.kind in ("defined", "callers"):
+        first.append(Call("grep", {"pattern": defining(subject), **where}))
+    first.append(Call("find", {"pattern": name_pattern(subject), **where, "limit": 50}))
+    literal, *definitions, named = yield first
+    found, how = literal, f"the text `{subject}`"
+    failed = _failure(literal, tools, "grep")
+    if not hits(literal) and not failed and (other := _looser(subject)):
+        (found,) = yield [Call("grep", {"pattern": other, "ignoreCase": True, **where})]
+        how = f"the pattern `{other}`"
+    lines = hits(found)
+    parts = []
+    defined = [hit for one in definitions for hit in hits(one)] or [
+        hit for hit in lines if _defines(hit, subject)
+    ]
+    if asked.kind in ("defined", "callers"):
+        parts.append(_defined(subject, defined, searched=not failed))
+        places = {(hit.path, hit.line) for hit in defined}
+        whole = re.compile(rf"(?<!\w){re.escape(subject)}(?!\w)", re.IGNORECASE if subject.islower() else 0)
+        lines = [hit for hit in lines if (hit.path, hit.line) not in places and whole.search(hit.text)]
+    parts.append(failed or _shown(lines, how, found.is_cut, asked.path))
+    parts.append(_files(subject, names(named)))
+    if "find" not in tools:
+        parts.append("File names were not searched: the tool `find` is off.")
+    return "\n\n".join(filter(None, parts))
+
+
+def _literal(subject: str) -> dict[str, bool]:
+    return {"literal": True, **({"ignoreCase": True} if subject.islower() else {})}
+
+
+def defining(subject: str) -> str:
+    name = re.escape(subject.rpartition(".")[2])
+    kinds = f"{_KINDS}|const|let|var|module|record|object|macro_rules!"
+    return rf"\b({kinds})\s+(\([^)]*\)\s*)?{name}\b|^\s*{name}\s*(:[^=]+)?=[^=]"
+
+
+def name_pattern(subject: str) -> str:
+    if re.search(r"[*?\[]", subject):
+        return subject if "/" in subject else f"**/{subject}"
+    words = re.sub(r"[^\w.-]+", "*", subject).strip("*")
+    return f"**/*{words}*"
+
+
+def _looser(subject: str) -> str:
+    if re.search(r"[\\^$|\[\](){}*+]", subject):
+        try:
+            re.compile(subject)
+        except re.error:
+            return ""
+        return subject
+    words = keywords(subject)
+    in_order = [word for word in re.findall(r"\w+", subject) if word in words]
+    return ".*".join(dict.fromkeys(in_order)) if len(words) > 1 else ""
+
+
+def _failure(found: Found, tools: Collection[str], name: str) -> str:
+    if name not in tools:
+        return f"The text was not searched: the tool `{name}` is off."
+    return f"`{name}` failed: {_one_line(found.text)}" if found.is_error else ""
+
+
+def _defines(hit: Hit, subject: str) -> bool:
+    one = definition_in(hit.path, hit.line, hit.text.lstrip())
+    return one is not None and one.name == subject
+
+
+def _defined(subject: str, found: Sequence[Hit], *, searched: bool) -> str:
+    if not found:
+        return f"No definition of `{subject}` was recognised." if searched else ""
+    ranked = sorted(found, key=lambda hit: (is_aside(hit.path), hit.path, hit.line))
+    shown = [f"- `{hit.path}:{hit.line}` `{_one_line(hit.text)}`" for hit in ranked[:8]]
+    return "\n".join([f"`{subject}` is defined here:", "", *shown])
+
+
+def _shown(lines: Sequence[Hit], how: str, is_cut: bool, path: str) -> str:
+    where = f" in `{path}`" if path else ""
+    if not lines:
+        return f"Nothing was found for {how}{where}."
+    by_file: dict[str, list[Hit]] = {}
+    for hit in lines:
+        by_file.setdefault(hit.path, []).append(hit)
+    files = sorted(by_file, key=lambda name: (is_test(name), is_aside(name), not is_code(name)))
+    more = "or more " if is_cut else ""
+    counts = f"{_counted(len(lines), 'line')} {more}in {_counted(len(by_file), 'file')}"
+    told = [f"{counts} for {how}{where}:", ""]
+    left = MOST_HITS
+    for name in files:
+        if left <= 0:
+            told.append(f"- and {_counted(len(files) - files.index(name), 'more file')}")
+            break
+        told.append(f"- `{name}`")
+        here = by_file[name][: min(MOST_OF_A_FILE, left)]
+        told += [f"  - {hit.line}: `{_one_line(hit.text)}`" for hit in here]
+        if len(by_file[name]) > len(here):
+            told.append(f"  - and {len(by_file[name]) - len(here)} more")
+        left -= len(here) + 1
+    return "\n".join(told)
+
+
+def _files(subject: str, found: Sequence[str]) -> str:
+    if not found:
+        return ""
+    shown = [f"- `{name}`" for name in found[:MOST_NAMES]]
+    more = [f"- and {len(found) - MOST_NAMES} more"] if len(found) > MOST_NAMES else []
+    return "\n".join([f"Files whose names match `{subject}`:", "", *shown, *more])
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def _one_line(text: str) -> str:
+    words = " ".join(text.split()).replace("`", "'")
+    return words if len(words) <= 120 else words[:119] + "…"
+
+
+def files(asked: Question, tools: Collection[str]) -> Plan:
+    if "find" not in tools:
+        return "Finding files takes the tool `find`, which is off in this session."
+    where = {"path": asked.path} if asked.path else {}
+    (found,) = yield [Call("find", {"pattern": name_pattern(asked.subject), **where, "limit": 100})]
+    if failed := _failure(found, tools, "find"):
+        return failed
+    listed = _files(asked.subject, names(found))
+    return listed or f"No file has a name that matches `{asked.subject}`."
+
+
+# --- a subject ----------------------------------------------------------------------------------------
+
+
+def topic(asked: Question, tools: Collection[str]) -> Plan:
+    """A name or a few words to explain: their definitions, read, and the files that are called like them."""
+    words = [asked.subject] if " " not in asked.subject else [*keywords(asked.subject)]
+    stems = [re.sub(r"(?<=\w{3})(?:ies|s|es|ing|ed)$", "", word) for word in words]
+    if not {"grep", "find"} & set(tools) or not stems:
+        return (yield from search(asked, tools))
+    alternatives = "|".join(re.escape(stem.rpartition(".")[2]) for stem in stems)
+    pattern = (
+        rf"^\s*(export |pub |public |async |default |static |abstract )*({_KINDS})\s+\w*({alternatives})\w*"
+    )
+    exact, found, *named = yield [
+        Call("grep", {"pattern": rf"\b({_KINDS})\s+{re.escape(words[0].rpartition('.')[2])}\b"}),
+        Call("grep", {"pattern": pattern, "ignoreCase": True}),
+        *(Call("find", {"pattern": name_pattern(stem), "limit": 50}) for stem in stems),
+    ]
+    ranked = _ranked(hits(found), stems, hits(exact) if len(words) == 1 else [])
+    if not ranked:
+        return (yield from search(asked._replace(kind="search"), tools))
+    parts = [f"What is here about `{asked.subject}`, by the names of definitions and files:"]
+    parts += yield from _read_definitions(ranked[:3])
+    rest = [f"- `{hit.path}:{hit.line}` `{_one_line(hit.text)}`" for hit in ranked[3:15]]
+    if rest:
+        parts.append("\n".join(["Also:", "", *rest]))
+    listed = dict.fromkeys(name for one in named for name in names(one))
+    parts.append(_files(asked.subject, sorted(listed, key=lambda name: (is_aside(name), name))))
+    return "\n\n".join(filter(None, parts))
+
+
+def _ranked(found: Sequence[Hit], words: Sequence[str], exact: Sequence[Hit]) -> list[Hit]:
+    by_place = {(hit.path, hit.line): hit for hit in [*exact, *found] if is_code(hit.path)}
+    first = {(hit.path, hit.line) for hit in exact}
+
+    def order(hit: Hit) -> tuple[bool, bool, int, str, int]:
+        known = sum(word.lower() in f"{hit.path} {hit.text}".lower() for word in words)
+        return (hit.path, hit.line) not in first, is_aside(hit.path), -known, hit.path, hit.line
+
+    return sorted(by_place.values(), key=order)
+
+
+def _read_definitions(found: Sequence[Hit]) -> Steps[list[str]]:
+    shown = 14
+    read = yield [Call("read", {"path": hit.path, "offset": hit.line, "limit": shown}) for hit in found]
+    parts = []
+    for hit, one in zip(found, read, strict=True):
+        lines = one.body.split("\n") if one.body else [hit.text]
+        shown_lines = "\n".join(_block(lines))
+        parts.append(f"`{hit.path}:{hit.line}`\n\n{fenced(shown_lines, hit.path)}")
+    return parts
+
+
+def _block(lines: Sequence[str]) -> Iterator[str]:
+    """The first line, and those below that belong to it by their indentation."""
+    first = lines[0]
+    margin = len(first) - len(first.lstrip())
+    yield first[:200]
+    for line in lines[1:]:
+        if line.strip() and len(line) - len(line.lstrip()) <= margin and not re.match(r"\s*[)\]}{]", line):
+            return
+        yield line[:200]
+
+
+# --- files as they are --------------------------------------------------------------------------------
+
+
+def show(asked: Question, tools: Collection[str]) -> Plan:
+    if "read" not in tools:
+        return f"Reading `{asked.path}` takes the tool `read`, which is off in this session."
+    path = asked.path
+    (found,) = yield [Call("read", {"path": path})]
+    if found.is_error:
+        path, found = yield from _by_name(path, found)
+    if found.is_error:
+        return f"`{path}` could not be read: {found.text.strip()}"
+    lines = found.body.split("\n")
+    shown = fenced("\n".join(lines[:MOST_SHOWN]), path)
+    if len(lines) <= MOST_SHOWN and not found.is_cut:
+        return f"`{path}`:\n\n{shown}"
+    return f"`{path}`, its first {min(len(lines), MOST_SHOWN)} lines:\n\n{shown}\n\nThere is more of it."
+
+
+def _by_name(path: str, failed: Found) -> Steps[tuple[str, Found]]:
+    """A file that is not where it was said to be may be the only one of that name."""
+    (listed,) = yield [Call("find", {"pattern": f"**/{path.rpartition('/')[2]}*", "limit": 20})]
+    found = sorted(names(listed), key=lambda name: (name.count("/"), len(name), name))
+    found = [name for name in found if not name.endswith("/")]
+    if not found:
+        return path, failed
+    (read,) = yield [Call("read", {"path": found[0]})]
+    return found[0], read
+
+
+def listing(asked: Question, tools: Collection[str]) -> Plan:
+    if "ls" not in tools:
+        return "Listing a folder takes the tool `ls`, which is off in this session."
+    (found,) = yield [Call("ls", {"path": asked.path} if asked.path else {})]
+    if found.is_error:
+        return f"`{asked.path or '.'}` could not be listed: {_one_line(found.text)}"
+    listed = names(found)
+    if not listed:
+        return f"`{asked.path or '.'}` is empty."
+    shown = "\n".join(f"- `{name}`" for name in listed[:50])
+    more = f"\n- and {len(listed) - 50:,} more" if len(listed) > 50 else ""
+    return f"`{asked.path or '.'}`:\n\n{shown}{more}"
+
+
+def named(asked: Question, tools: Collection[str], survey: Plan) -> Plan:
+    """A path to explain. Whether it is a file or a folder, the tools say."""
+    read, listed = yield [Call("read", {"path": asked.path}), Call("ls", {"path": asked.path})]
+    if not read.is_error:
+        return described(asked.path, read)
+    if not listed.is_error:
+        return (yield from survey)
+    if not {"read", "ls"} & set(tools):
+        return f"Looking at `{asked.path}` takes the tools `read` and `ls`, and both are off in this session."
+    if "read" in tools and "find" in tools:
+        path, found = yield from _by_name(asked.path, read)
+        if not found.is_error:
+            return f"There is no `{asked.path}` here; `{path}` is called like it.\n\n{described(path, found)}"
+    return f"`{asked.path}` could not be read: {_one_line(read.text or listed.text)}"

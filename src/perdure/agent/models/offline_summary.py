@@ -1,0 +1,182 @@
+"""A conversation in a few kilobytes, in the words that were said: nothing is invented, and the size is bound.
+
+What the user asked for first and last is kept in their own words; what an earlier summary held is merged, so
+a second summary does not lose what the first one kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+SECTIONS = (
+    "Goal",
+    "Constraints & Preferences",
+    "Progress",
+    "Key Decisions",
+    "Next Steps",
+    "Critical Context",
+)
+STAGES = ("Done", "In Progress", "Blocked")
+_MOST = {
+    **{"Goal": 5, "Constraints & Preferences": 8, "Done": 8, "In Progress": 3, "Blocked": 3},
+    **{"Key Decisions": 8, "Next Steps": 3, "Critical Context": 12},
+}
+_WIDTH = 170
+_WHOLE = 400
+"""Characters of a request that is kept word for word."""
+LAST_REQUEST = "The last request, word for word: "
+
+_CONVERSATION = re.compile(r"(?s)<conversation>(.*)</conversation>")
+_PREVIOUS = re.compile(r"(?s)<previous-summary>(.*?)</previous-summary>")
+_SPEAKER = re.compile(r"(?m)^\[(User|Assistant|Assistant thinking|Assistant tool calls|Tool result)\]: ?")
+_RULE = re.compile(r"(?i)\b(?:must|never|always|don't|do not|only|prefer|avoid|should|without|keep)\b")
+_DECISION = re.compile(
+    r"(?i)\b(?:decided|decision|let's|let us|we'll|we will|agreed|instead of|chose|choose|going with)\b"
+)
+_FAILURE = re.compile(
+    r"(?i)\b\w*(?:error|exception)\b"
+    r"|\b(?:traceback|failed|failure|fatal|denied|interrupted|no such file|not found)\b"
+)
+_PATH = re.compile(r"""(?:path|file|file_path)["']?\s*[=:]\s*["']?([^"',;)}\s]+)""")
+_CHANGING = re.compile(r"\b(?:edit|write)\b")
+
+
+class Said(NamedTuple):
+    who: str
+    text: str
+
+
+def is_request(text: str) -> bool:
+    return _CONVERSATION.search(text) is not None
+
+
+def requested(text: str) -> str:
+    """The summary a request for one asks for."""
+    conversation = _CONVERSATION.search(text)
+    around = _CONVERSATION.sub("", text)
+    earlier = _PREVIOUS.search(around)
+    return summary(conversation_of(conversation[1]) if conversation else [], earlier[1] if earlier else "")
+
+
+def conversation_of(text: str) -> list[Said]:
+    parts = _SPEAKER.split(text)
+    return [
+        Said(who, said.strip()) for who, said in zip(parts[1::2], parts[2::2], strict=True) if said.strip()
+    ]
+
+
+def summary(said: Sequence[Said], previous: str = "") -> str:
+    """In the sections that a reader of summaries expects."""
+    old, new = _sections(previous), _extracted(said)
+    merged = {}
+    for name, most in _MOST.items():
+        before = [line for line in old.get(name, []) if line != _NOTHING]
+        # What was under way has either been done or is asked for again.
+        lines = _unique(
+            new[name] if name in ("In Progress", "Next Steps") and new[name] else [*before, *new[name]]
+        )
+        merged[name] = lines if len(lines) <= most else [lines[0], *lines[1 - most :]]
+    parts = []
+    for name in SECTIONS:
+        if name == "Progress":
+            stages = (f"### {stage}\n{_bullets(merged[stage])}" for stage in STAGES)
+            parts.append("\n".join([f"## {name}", *stages]))
+        else:
+            parts.append(f"## {name}\n{_bullets(merged[name])}")
+    return "\n\n".join(parts)
+
+
+def last_request(summary: str) -> str:
+    """What the user had asked for last, of a summary made here; else empty."""
+    _, found, rest = summary.partition(LAST_REQUEST)
+    return rest.partition("\n")[0].strip() if found else ""
+
+
+_NOTHING = "(none)"
+
+
+def _bullets(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines or [_NOTHING])
+
+
+def _sections(text: str) -> dict[str, list[str]]:
+    """The lines under each heading of an earlier summary; what stands under none is context."""
+    found: dict[str, list[str]] = {}
+    name = "Critical Context"
+    for line in text.split("\n"):
+        heading = re.match(r"#{1,4}\s*(.+?)\s*:?\s*$", line)
+        if heading:
+            title = heading[1].lower()
+            name = next((each for each in _MOST if title.startswith(each.lower()[:8])), "Critical Context")
+        elif words := _cut(re.sub(r"^\s*(?:[-*]|\d+[.)])\s+(?:\[.\]\s*)?", "", line), _WIDTH):
+            found.setdefault(name, []).append(words)
+    found["Next Steps"] = [line for line in found.get("Next Steps", []) if not line.startswith(LAST_REQUEST)]
+    return found
+
+
+def _extracted(said: Sequence[Said]) -> dict[str, list[str]]:
+    asked = [each.text for each in said if each.who == "User" and not each.text.lstrip().startswith("<")]
+    answers = [each.text for each in said if each.who == "Assistant"]
+    calls = [each.text for each in said if each.who == "Assistant tool calls"]
+    is_open = not said or said[-1].who != "Assistant"
+    failures = [line for each in said if each.who == "Tool result" and (line := _failure(each.text))]
+    spoken = [
+        sentence for each in said if each.who in ("User", "Assistant") for sentence in _sentences(each.text)
+    ]
+    last = _cut(asked[-1], _WHOLE) if asked else ""
+    context = [f"The user also asked: {_cut(each, _WIDTH)}" for each in asked[1:-1][-4:]]
+    changed = _paths(call for call in calls if _CHANGING.search(call))
+    read = [path for path in _paths(calls) if path not in changed]
+    context += [f"Changed: {', '.join(changed[-12:])}"] if changed else []
+    context += [f"Looked at: {', '.join(read[-12:])}"] if read else []
+    context += [f"Error seen: {line}" for line in _unique(failures)[-3:]]
+    return {
+        "Goal": [_cut(asked[0], _WHOLE)] if asked else [],
+        "Constraints & Preferences": [
+            sentence for each in asked for sentence in _sentences(each) if _RULE.search(sentence)
+        ],
+        "Done": [
+            _cut(words, _WIDTH) for each in (answers[:-1] if is_open else answers) if (words := _gist(each))
+        ],
+        "In Progress": [_cut(_gist(answers[-1]), _WIDTH)]
+        if is_open and answers and _gist(answers[-1])
+        else [],
+        "Blocked": [failures[-1]] if is_open and failures and said[-1].who == "Tool result" else [],
+        "Key Decisions": [sentence for sentence in spoken if _DECISION.search(sentence)],
+        "Next Steps": [f"{LAST_REQUEST}{last}"] if last else [],
+        "Critical Context": context,
+    }
+
+
+def _gist(answer: str) -> str:
+    """The first thing it says that is neither a heading nor this program speaking of itself."""
+    for line in answer.split("\n"):
+        words = line.strip().lstrip("-*> ")
+        if len(words) > 3 and not words.startswith(("#", "```", "|", "No language model")):
+            return words
+    return ""
+
+
+def _failure(result: str) -> str:
+    return next((_cut(line, _WIDTH) for line in result.split("\n") if _FAILURE.search(line)), "")
+
+
+def _paths(calls: Iterable[str]) -> list[str]:
+    return _unique(_cut(path, 80) for call in calls for path in _PATH.findall(call))
+
+
+def _sentences(text: str) -> list[str]:
+    prose = re.sub(r"(?s)```.*?(?:```|\Z)", " ", text[:4000])
+    parts = re.split(r"(?<=[.!?])\s+|\n+", prose)
+    return [_cut(part, _WIDTH) for part in parts if 8 <= len(part.strip()) <= 400]
+
+
+def _cut(text: str, most: int) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= most else words[: most - 1].rstrip() + "…"
+
+
+def _unique(lines: Iterable[str]) -> list[str]:
+    return [*dict.fromkeys(line for line in lines if line)]

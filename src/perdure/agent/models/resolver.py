@@ -1,0 +1,127 @@
+"""Which model is meant by what somebody wrote, or by nothing.
+
+    gpt-4o    openai/gpt-4o    openai/gpt-6.1-sol:high    ollama/qwen3:8b    openrouter/qwen/qwen3-coder
+
+The environment is not asked which model is wanted: whoever talks to a user does that, with `wanted`, and
+hands the answer in. So a program that uses this library gets the model it asked for. A name that is unknown
+is an error and never another model: what somebody pays for is not guessed.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from perdure import config
+from perdure.agent.models import OFFLINE, THINKING_LEVELS, Model, ThinkingLevel
+from perdure.agent.models.registry import PREFERRED, ModelRegistry
+from perdure.agent.models.registry_addresses import OLLAMA
+from perdure.agent.settings import Settings
+from perdure.errors import ModelError
+
+_NEAR = 3
+
+
+def wanted(argument: str | None = None, program_default: str | None = None) -> str | None:
+    """What a front end asks the resolver for: the argument, else PERDURE_MODEL, else the `default_model` of
+    the program's own settings. None leaves it to pi's settings and what is built in."""
+    return argument or config.setting("PERDURE_MODEL").strip() or program_default or None
+
+
+class ModelResolver:
+    def __init__(self, registry: ModelRegistry, settings: Settings | None = None) -> None:
+        self._registry = registry
+        self._settings = registry.settings if settings is None else settings
+
+    def resolve(self, text: str | None = None) -> Model:
+        """The model; ModelError if there is none of that name. Whether there is a key is not asked."""
+        if text:
+            return self._named(self.split(text)[0])
+        name, provider = self._settings.default_model, self._settings.default_provider
+        try:
+            if name:
+                reference = self.split(name)[0]
+                is_whole = not provider or reference.startswith(f"{provider}/")
+                return self._named(reference if is_whole else f"{provider}/{reference}")
+            if provider and provider != OFFLINE:
+                return self._default_of(provider)
+        except ModelError as error:
+            raise ModelError(
+                f"{error.message}, which is the default model of the settings", error.hint
+            ) from None
+        return self._named(OFFLINE) if provider else self._built_in()
+
+    def split(self, text: str) -> tuple[str, ThinkingLevel | None]:
+        """A model's name and how much it shall think, if that is said. Other colons belong to the name."""
+        text = text.strip()
+        name, colon, last = text.rpartition(":")
+        for level in THINKING_LEVELS:
+            if colon and name and last == level and not self._is_known(text):
+                return name, level
+        return text, None
+
+    def _is_known(self, text: str) -> bool:
+        return any(text in (model.id, model.reference) for model in self._registry.models())
+
+    def _default_of(self, provider: str) -> Model:
+        if model := self._registry.default(provider):
+            return model
+        raise ModelError(f"No model is set for provider {provider!r}", "set default_model as well")
+
+    def _built_in(self) -> Model:
+        for provider in PREFERRED:
+            model = self._registry.default(provider)
+            if model and self._registry.has_key(provider):
+                return model
+        return self._registry.default(OLLAMA) or self._named(OFFLINE)
+
+    def _named(self, text: str) -> Model:
+        found = self._registry.get(f"{OFFLINE}/{OFFLINE}" if text == OFFLINE else text)
+        if found is None:
+            alike = [model for model in self._registry.models() if model.id == text]
+            found = min(alike, key=self._rank, default=None) or self._unlisted(text)
+        if found is None:
+            raise self._unknown(text)
+        return found
+
+    def _rank(self, model: Model) -> tuple[bool, int, bool]:
+        """The user's own, then the preferred providers, then one that can be asked; else the first."""
+        place = PREFERRED.index(model.provider) if model.provider in PREFERRED else len(PREFERRED)
+        return not self._registry.is_custom(model), place, not self._registry.is_usable(model)
+
+    def _unlisted(self, text: str) -> Model | None:
+        """A bare name that a server of the user's own may know: theirs in place of OpenAI's, or, if it has a
+        tag as Ollama's have, the one that OLLAMA_HOST names."""
+        if "/" in text or not text:
+            return None
+        if self._registry.takes_any("openai"):
+            return self._registry.get(f"openai/{text}")
+        if ":" in text and self._registry.default(OLLAMA):
+            return self._registry.get(f"{OLLAMA}/{text}")
+        return None
+
+    def _unknown(self, text: str) -> ModelError:
+        shown = text if len(text) <= 60 else f"{text[:57]}..."
+        near = self._nearest(text)
+        hints = [f"nearest: {', '.join(near)}" if near else "`pi models --all` lists all"]
+        provider = text.partition("/")[0]
+        if "/" in text and provider not in self._registry.providers():
+            hints.append(f"there is no provider {provider[:40]!r}")
+        elif "/" in text and not self._registry.has_key(provider):
+            variable = self._registry.key_variable(provider)
+            hints.append(f"and {provider} has no key" + (f": {variable} is not set" if variable else ""))
+        return ModelError(f"Unknown model {shown!r}", "; ".join(hints))
+
+    def _nearest(self, text: str) -> list[str]:
+        """What looks most like it, then what holds it, then what looks somewhat like it; of its provider, if
+        that is known."""
+        provider, _, id = text.lower()[:100].partition("/")
+        models = [model for model in self._registry.models() if id and model.provider == provider]
+        low = id if models else text.lower()[:100].strip("/")
+        models = models or self._registry.models()
+        spelt: dict[str, str] = {}
+        for model in models:
+            spelt.setdefault(model.id.lower(), model.reference)
+            spelt.setdefault(model.reference.lower(), model.reference)
+        alike = [spelt[each] for each in difflib.get_close_matches(low, [*spelt], n=2 * _NEAR)]
+        holding = sorted((each.reference for each in models if low and low in each.id.lower()), key=len)
+        return [*dict.fromkeys((*alike[:1], *holding, *alike))][:_NEAR]

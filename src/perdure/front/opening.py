@@ -1,0 +1,170 @@
+"""Which session a call of the program means, and opening it to talk in.
+
+A call that names a session opens exactly that one, or fails: it never makes another instead.
+"""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import NamedTuple
+
+from perdure.errors import Ambiguous, NotFound, UsageError
+from perdure.front.output import Output
+from perdure.session import ids, layouts, reference
+from perdure.session.catalog import Catalog, Row, Scope
+from perdure.session.layouts import Home
+from perdure.session.session import Session
+from perdure.session.stores import Found, Header, Store, open_store
+
+WAYS = ("continue", "resume", "session", "session_id", "fork", "no_session")
+"""The options that say which session; at most one of them."""
+
+
+class Opened(NamedTuple):
+    session: Session
+    is_new: bool
+    """Whether it was made by this call, to be removed if nothing is said in it."""
+    header: Header
+    """Its id, when it was made, and the directory of its project, as far as that is known."""
+
+
+def open_session(options: SimpleNamespace, out: Output, cwd: str) -> Opened:
+    """The session that the options mean; without any, a new one of the project in `cwd`."""
+    given = [way for way in WAYS if getattr(options, way) not in (None, False)]
+    if len(given) > 1:
+        said = " and ".join(f"--{way.replace('_', '-')}" for way in given)
+        raise UsageError(f"{said} mean different sessions", "give one of them")
+    if options.at and not options.fork:
+        raise UsageError("--at goes with --fork", "--fork ID --at ENTRY")
+    match given:
+        case ["continue"]:
+            row = _newest(out, cwd)
+            return _open(*reference.find(row.path))
+        case ["resume"]:
+            return _resumed(options.resume, out)
+        case ["session"]:
+            return _named(options.session)
+        case ["session_id"]:
+            return _of_id(options.session_id, cwd)
+        case ["fork"]:
+            return _forked(options.fork, options.at)
+        case ["no_session"]:
+            from perdure.session.stores.memory import MemoryStore
+
+            return _new(Session.create(MemoryStore()), cwd)
+    return _new(Session.create(open_store("pi", cwd=cwd)), cwd)
+
+
+def _new(session: Session, cwd: str) -> Opened:
+    return Opened(session, True, Header(session.id, ids.stamp(ids.now()), cwd))
+
+
+def _open(store: Store, ref: Found) -> Opened:
+    header = _first_line(ref) if store.name == "pi" else Header(ref.id, "")
+    return Opened(Session.open(store, ref), False, header)
+
+
+def _first_line(ref: Found) -> Header:
+    """What the first line of a session of pi's says, and its file's name. The rest is not read."""
+    from perdure.session.record import loads
+    from perdure.session.stores.pi_format import header_from_name
+
+    header = header_from_name(os.path.basename(ref.path))
+    try:
+        with open(ref.path, "rb") as file:
+            said = loads(file.readline(1 << 20))
+    except (OSError, ValueError):
+        return header
+    cwd, timestamp = said.get("cwd"), said.get("timestamp")
+    return header._replace(
+        cwd=cwd if isinstance(cwd, str) else "",
+        timestamp=timestamp if isinstance(timestamp, str) else header.timestamp,
+    )
+
+
+def _newest(out: Output, cwd: str) -> Row:
+    scope = Scope.project(cwd).of("pi")
+    rows = _rows(scope, out, 1)
+    if not rows:
+        hint = "say something without -c to begin one, or resume another project's with -r"
+        raise NotFound("Session of this project", cwd, hint=hint)
+    return rows[0]
+
+
+def _rows(scope: Scope, out: Output, limit: int) -> list[Row]:
+    with Catalog() as catalog:
+        with out.progress("Reading sessions") as progress:
+            catalog.catch_up(scope, progress.update)
+        return catalog.rows(scope, limit=limit)
+
+
+def _resumed(text: str, out: Output) -> Opened:
+    """A unique beginning of an id, an exact name, or words that were said in one session only."""
+    scope = Scope.everything()
+    if not text:
+        rows = _rows(scope, out, 20)
+        raise Ambiguous("-r", [_shown(row) for row in rows]) if rows else NotFound("Session", "-r")
+    try:
+        return _open(*reference.find(text))
+    except NotFound as error:
+        missing = error
+    with Catalog() as catalog:
+        with out.progress("Reading sessions") as progress:
+            catalog.catch_up(scope, progress.update, text=True)
+        rows = [row for row in catalog.rows(scope) if row.title == text]
+        rows = rows or [hit.row for hit in catalog.search(scope, text, limit=20).hits]
+    if not rows:
+        raise NotFound("Session", text, missing.nearest)
+    if len(rows) > 1:
+        raise Ambiguous(text, [_shown(row) for row in rows])
+    (row,) = rows
+    return _open(*reference.find(row.path))
+
+
+def _shown(row: Row) -> str:
+    return f"{row.program}:{row.id} ({row.title or 'untitled'})"
+
+
+def _named(text: str) -> Opened:
+    try:
+        return _open(*reference.find(text))
+    except NotFound:
+        path = os.path.abspath(os.path.expanduser(text))
+        if not os.path.isfile(path):
+            raise
+    folder = os.path.dirname(path)
+    store = open_store("pi", folder, sessions_dir=folder)
+    for ref in store.list():
+        if os.path.samefile(ref.path, path):
+            return _open(store, ref)
+    raise NotFound("Session", text, hint="the file is not called like one of pi's sessions")
+
+
+def _of_id(id: str, cwd: str) -> Opened:
+    """That session, or a new one of that id. Two processes that make it at once talk in one session: the lock
+    is the id's, and whoever has it looks again."""
+    ids.check(id)
+    home = Home("pi", layouts.home_of("pi"))
+    found = _with_id(home, id)
+    if found:
+        return _open(open_store("pi", cwd=cwd), found[0])
+    store = open_store("pi", cwd=cwd)
+    made = store.create(Header(id, ids.stamp(ids.now())))
+    session = Session.open(store, made)
+    first = min(_with_id(home, id), key=lambda ref: os.path.basename(ref.path), default=made)
+    if first.path == made.path:
+        return _new(session, cwd)
+    session.close()
+    store.remove_empty(made)
+    return _open(store, first)
+
+
+def _with_id(home: Home, id: str) -> list[Found]:
+    return [ref for _, ref in reference.listed([home]) if ref.id == id]
+
+
+def _forked(text: str, at: str) -> Opened:
+    store, ref = reference.find(text)
+    made = Session.view(store, ref).fork(at or None)
+    return _open(store, made)

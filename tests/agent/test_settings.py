@@ -1,0 +1,255 @@
+"""Settings are what the user wrote, in either spelling; whatever is wrong is named, and never guessed."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.agent.models import Cost
+from perdure.agent.settings import (
+    Compaction,
+    CustomModel,
+    CustomProvider,
+    Retry,
+    Settings,
+    custom_providers,
+    untrusted,
+)
+from perdure.errors import PerdureError, Unreadable
+
+SNAKE = {
+    "default_model": "gpt-4o",
+    "default_provider": "openai",
+    "default_thinking_level": "high",
+    "models": [
+        {
+            "id": "mine",
+            "base_url": "http://127.0.0.1:8080/v1",
+            "context_window": 4096,
+            "max_tokens": 512,
+            "cost": {"input": 1, "output": 2, "cache_read": 0.5, "cache_write": 3},
+            "headers": {"x_own_header": "1", "X-Other": "2"},
+            "api_key": "MY_KEY",
+        }
+    ],
+    "auto_compact": False,
+    "compact_threshold": 0.7,
+    "compaction": {"reserve_tokens": 1, "keep_recent_tokens": 2, "instructions": "short", "model": "m"},
+    "retry": {"enabled": False, "max_retries": 1, "base_delay_ms": 2, "max_delay_ms": 3},
+    "prompts": ["be brief"],
+    "shell_environment": ["HARMLESS_TOKEN"],
+}
+
+
+def camel(value, *, is_named=False):
+    if isinstance(value, list):
+        return [camel(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key if is_named else key.split("_")[0] + "".join(part.title() for part in key.split("_")[1:]): camel(
+            inner, is_named=key == "headers"
+        )
+        for key, inner in value.items()
+    }
+
+
+@pytest.fixture
+def agent_home(home):
+    path = home / ".pi" / "agent"
+    path.mkdir(parents=True)
+    return path
+
+
+def write(folder, value, name="settings.json"):
+    (folder / name).write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
+
+
+def test_without_a_file_there_are_defaults(home):
+    """pi's own, as its documents give them."""
+    found = Settings.load()
+    assert found == Settings()
+    assert (found.default_model, found.default_thinking_level, found.models) == ("", "off", ())
+    assert found.compaction == Compaction(enabled=True, reserve_tokens=16384, keep_recent_tokens=20000)
+    assert found.retry == Retry(enabled=True, max_retries=3, base_delay_ms=2000, max_delay_ms=60000)
+    assert found.auto_compact is True
+    assert found.compact_threshold is None
+
+
+@pytest.mark.parametrize("spelling", [SNAKE, camel(SNAKE)], ids=["snake", "camel"])
+def test_every_key_is_read_in_both_spellings(spelling, agent_home):
+    write(agent_home, spelling)
+    found = Settings.load()
+    assert found.default_model == "gpt-4o"
+    assert found.default_provider == "openai"
+    assert found.default_thinking_level == "high"
+    (model,) = found.models
+    assert (model.id, model.base_url, model.api_key) == ("mine", "http://127.0.0.1:8080/v1", "MY_KEY")
+    assert (model.context_window, model.max_tokens) == (4096, 512)
+    assert model.cost == Cost(1, 2, 0.5, 3)
+    assert model.headers == {"x_own_header": "1", "X-Other": "2"}, "names of headers are nobody's to spell"
+    assert found.auto_compact is found.compaction.enabled is False
+    assert found.compact_threshold == 0.7
+    assert found.compaction == Compaction(
+        enabled=False, reserve_tokens=1, keep_recent_tokens=2, instructions="short", model="m"
+    )
+    assert found.retry == Retry(enabled=False, max_retries=1, base_delay_ms=2, max_delay_ms=3)
+    assert (found.prompts, found.shell_environment) == (("be brief",), ("HARMLESS_TOKEN",))
+
+
+@pytest.mark.parametrize(
+    ("written", "is_on"),
+    [
+        ({}, True),
+        ({"autoCompact": False}, False),
+        ({"compaction": {"enabled": False}}, False),
+        ({"autoCompact": True, "compaction": {"enabled": False}}, True),
+    ],
+)
+def test_the_two_names_of_one_switch_always_agree(written, is_on, agent_home):
+    write(agent_home, written)
+    found = Settings.load()
+    assert found.auto_compact is found.compaction.enabled is is_on
+
+
+def test_the_most_that_pi_can_think_is_the_most_there_is(agent_home):
+    write(agent_home, {"defaultThinkingLevel": "max"})
+    assert Settings.load().default_thinking_level == "xhigh"
+
+
+def test_what_other_programs_keep_there_is_left_alone(agent_home):
+    write(agent_home, {"theme": "dark", "packages": [1], "compaction": {"later": {}}, "defaultModel": "x"})
+    assert Settings.load() == Settings(default_model="x")
+
+
+@pytest.mark.parametrize(
+    ("written", "key"),
+    [
+        ({"defaultModel": 3}, "defaultModel: expected str, got int"),
+        ({"default_model": 3}, "default_model: expected str, got int"),
+        ({"retry": {"max_retries": "many"}}, "retry.max_retries: expected int, got str"),
+        ({"retry": {"maxRetries": -1}}, "retry.maxRetries: expected int >= 0"),
+        ({"compaction": True}, "compaction: expected object, got bool"),
+        ({"models": [{"base_url": "http://x"}]}, "models[0]: object missing required field id"),
+        ({"models": [{"id": "x", "context_window": 0}]}, "models[0].context_window: expected int >= 1"),
+        ({"defaultThinkingLevel": "hard"}, "defaultThinkingLevel: invalid enum value 'hard'"),
+        ({"compactThreshold": 0}, "compactThreshold: expected int >= 1"),
+        ([], "expected object, got array"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_names_file_and_key(written, key, agent_home):
+    """The key as it was written."""
+    write(agent_home, written)
+    with pytest.raises(PerdureError) as caught:
+        Settings.load()
+    assert f"~/.pi/agent/settings.json: {key}" in caught.value.message
+    assert caught.value.hint
+
+
+def test_broken_json_names_file_line_and_cause(agent_home):
+    write(agent_home, '{\n  "defaultModel": "x",\n  oops\n}')
+    with pytest.raises(PerdureError, match=r"settings\.json: line 3: no JSON: .*\(column 3\)"):
+        Settings.load()
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe{", b"{" * 100_000, b"[" * 100_000])
+def test_what_is_no_text_or_no_end_is_an_error_and_no_crash(data, agent_home):
+    (agent_home / "settings.json").write_bytes(data)
+    with pytest.raises(PerdureError, match=r"settings\.json"):
+        Settings.load()
+
+
+def test_a_folder_in_its_place_is_named(agent_home):
+    (agent_home / "settings.json").mkdir()
+    with pytest.raises(Unreadable, match=r"settings\.json"):
+        Settings.load()
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "\ufeff{}"])
+def test_an_empty_file_says_nothing(text, agent_home):
+    write(agent_home, text)
+    assert Settings.load() == Settings()
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from([*SNAKE, *camel(SNAKE), "id", "enabled", "headers", "x"]), inner, max_size=4
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_any_json_is_settings_or_an_error_that_says_where(tmp_path_factory, value):
+    folder = tmp_path_factory.mktemp("any")
+    write(folder, value)
+    said = ""
+    try:
+        found = Settings.load(str(folder))
+    except PerdureError as error:
+        said = error.message
+    assert "settings.json" in said or isinstance(found, Settings)
+
+
+def test_the_home_is_pis_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("PI_CODING_AGENT_DIR", str(tmp_path))
+    write(tmp_path, {"defaultModel": "there"})
+    assert Settings.load().default_model == "there"
+    assert Settings.load(str(tmp_path / "other")).default_model == ""
+
+
+def test_settings_of_a_program_come_before_the_users(agent_home):
+    """Key by key, also inside groups; lists are replaced."""
+    write(agent_home, {"defaultModel": "users", "retry": {"maxRetries": 7}, "prompts": ["a", "b"]})
+    found = Settings.of({"default_model": "mine", "retry": {"base_delay_ms": 1}, "prompts": ("c",)})
+    assert (found.default_model, found.retry.max_retries, found.retry.base_delay_ms) == ("mine", 7, 1)
+    assert found.prompts == ("c",)
+    assert Settings.of(None) == Settings.of({}) == Settings.load()
+    with pytest.raises(PerdureError, match="passed in: retry: expected object, got int"):
+        Settings.of({"retry": 1})
+
+
+def test_a_projects_settings_are_not_read_and_that_is_said(tmp_path, monkeypatch, agent_home):
+    """PI's trust comes in a later part: until then a folder decides nothing."""
+    monkeypatch.chdir(tmp_path)
+    assert untrusted(str(tmp_path)) == ""
+    (tmp_path / ".pi").mkdir()
+    write(tmp_path / ".pi", {"defaultModel": "evil"})
+    assert Settings.load().default_model == ""
+    assert ".pi/settings.json is not read" in untrusted(str(tmp_path))
+
+
+def test_pis_models_file_is_read(agent_home):
+    """Names of providers and models stay as they are written."""
+    write(
+        agent_home,
+        {
+            "providers": {
+                "my_proxy": {
+                    "baseUrl": "http://127.0.0.1:1/v1",
+                    "apiKey": "KEY_NAME",
+                    "models": [{"id": "some_model", "contextWindow": 5}],
+                    "modelOverrides": {"an_id": {"maxTokens": 3}},
+                }
+            }
+        },
+        "models.json",
+    )
+    provider = custom_providers()["my_proxy"]
+    assert (provider.base_url, provider.api_key) == ("http://127.0.0.1:1/v1", "KEY_NAME")
+    assert provider.models == (CustomModel(id="some_model", context_window=5),)
+    assert provider.model_overrides["an_id"].max_tokens == 3
+    write(agent_home, {"providers": {"p": {"models": {}}}}, "models.json")
+    with pytest.raises(PerdureError, match=r"models\.json: providers\[\.\.\.\]\.models: expected array"):
+        custom_providers()
+
+
+def test_no_key_is_in_what_settings_look_like():
+    secret = "sk-very-secret"
+    model = CustomModel(id="m", api_key=secret, headers={"x": secret})
+    provider = CustomProvider(api_key=secret, headers={"x": secret}, models=(model,))
+    assert secret not in f"{Settings(models=(model,))!r}{provider!r}{model!r}{provider!s}"
