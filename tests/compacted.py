@@ -19,7 +19,7 @@ def compacted_sessions(draw: st.DrawFn, most: int = 15) -> list[Entry]:
         parent = ids[-1] if ids else None
         if ids and draw(st.integers(0, 7)) == 0:
             parent = draw(st.sampled_from(ids))
-        if ids and draw(st.booleans()):
+        if draw(st.booleans()) and ids:
             # From what is near: a compaction keeps what was said last.
             target = draw(st.sampled_from(ids[-5:]))
             kept = draw(st.sampled_from([target, "gone", "", 7]))

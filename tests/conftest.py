@@ -29,7 +29,9 @@ def no_settings_from_outside(tmp_path_factory):
     """For session fixtures too: they run before any test has its own home."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
-            if name.endswith("_API_KEY") or (name.startswith(FOREIGN) and not name.startswith(OWN)):
+            if name.endswith(("_API_KEY", "_BASE_URL", "_MODEL", "_TOKEN")) or (
+                name.startswith(FOREIGN) and not name.startswith(OWN)
+            ):
                 patch.delenv(name)
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
         yield

@@ -75,9 +75,26 @@ def machine(home, monkeypatch):
             entries.append(made)
         store = open_store(program, str(workspace) if program == "cortext" else None)
         store.create(Header(id, stamp(moment), str(project), facts=facts), entries)
+    (project / "auth.py").write_text("def refresh_token(session):\n    return session.expires\n")
     monkeypatch.chdir(project)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     return project
+
+
+def test_the_readmes_questions_are_answered(machine):
+    """By the model that is always there, in a repository."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^## Ask\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
+    commands = re.findall(r"^\$ (.*)$", section, re.MULTILINE)
+    assert len(commands) == 4
+    subprocess.run(["git", "init", "-q"], cwd=machine, check=True)
+    printed = []
+    for command in commands:
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=machine)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        assert done.stdout or ">" in command, command
+        printed.append(done.stdout)
+    assert "auth.py" in printed[0]
 
 
 def tour() -> list[tuple[str, str]]:

@@ -48,7 +48,6 @@ def sessions(home):
     [
         ([""], ["sessions", "completion"]),
         (["s"], ["sessions"]),
-        (["-"], ["--help", "--version"]),
         (["sessions", ""], list(SESSIONS)),
         (["sessions", "re"], ["rename", "restore"]),
         (["sessions", "-"], ["--help"]),
@@ -66,7 +65,11 @@ def sessions(home):
         (["sessions", "export", "x", "--output=any"], [":files"]),
         (["completion", ""], ["bash", "zsh", "fish"]),
         (["completion", "bash", ""], []),
-        (["nothing", ""], []),
+        (["--pri"], ["--print"]),
+        (["--ver"], ["--version"]),
+        (["-p", "--mode", ""], ["text", "json"]),
+        (["-p", "@R"], [":files"]),
+        (["nothing", ""], [":files"]),
         (["sessions", "nothing", ""], []),
     ],
 )

@@ -235,7 +235,10 @@ class AgentSession:
 
     def _environment(self) -> dict[str, str]:
         return environment.for_children(
-            config.environment(), self._models.secret_names(), self._settings.shell_environment
+            config.environment(),
+            self._models.secret_names(),
+            self._settings.shell_environment,
+            self._models.secret_values(),
         )
 
 

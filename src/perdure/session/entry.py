@@ -53,6 +53,10 @@ class User(Struct, frozen=True, gc=False, tag="user", tag_field="role"):
     content: Content
     timestamp: float | int = 0
 
+    @property
+    def text(self) -> str:
+        return text_of(self.content)
+
 
 class Assistant(Struct, frozen=True, gc=False, tag="assistant", tag_field="role", rename="camel"):
     content: Content
@@ -66,6 +70,10 @@ class Assistant(Struct, frozen=True, gc=False, tag="assistant", tag_field="role"
     error_message: str | UnsetType = UNSET
     timestamp: float | int = 0
 
+    @property
+    def text(self) -> str:
+        return text_of(self.content)
+
 
 class ToolResult(Struct, frozen=True, gc=False, tag="toolResult", tag_field="role", rename="camel"):
     tool_call_id: str
@@ -74,6 +82,10 @@ class ToolResult(Struct, frozen=True, gc=False, tag="toolResult", tag_field="rol
     details: Any = UNSET
     is_error: bool = False
     timestamp: float | int = 0
+
+    @property
+    def text(self) -> str:
+        return text_of(self.content)
 
 
 class BashExecution(Struct, frozen=True, gc=False, tag="bashExecution", tag_field="role", rename="camel"):

@@ -1,16 +1,32 @@
-"""Asking a model over the wire and waiting for the whole of its answer."""
+"""Models, what they said, and asking them: over the wire, or of bytes alone, for the whole of an answer."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from perdure.agent.draft import Draft
-from perdure.agent.models import Finished, Model, Piece, Reader, Request, WireProtocol
+from perdure.agent.models import Finished, Model, Piece, Reader, Request, ToolSpec, WireProtocol
 from perdure.agent.models.http import Remote, ServerEvents, Wire
-from perdure.session.entry import Assistant, User
+from perdure.session.entry import Assistant, Block, User
 
 KEY = "sk-secret-0123456789"
+BASH = ToolSpec("bash", "Runs a command.", {"type": "object", "properties": {"command": {"type": "string"}}})
+_KNOWN: dict[str, Any] = {"max_tokens": 64_000, "reasoning": True, "input": ("text", "image")}
+
+
+def claude(id: str = "claude-sonnet-4-5", **fields: Any) -> Model:
+    base = {"base_url": "https://example.test", **_KNOWN}
+    return Model(id=id, provider="anthropic", api="anthropic-messages", **{**base, **fields})
+
+
+def gemini(id: str = "gemini-3-pro-preview", **fields: Any) -> Model:
+    base = {"base_url": "https://example.test/v1beta", **_KNOWN}
+    return Model(id=id, provider="google", api="google-generative-ai", **{**base, **fields})
+
+
+def said_by(model: Model, *blocks: Block) -> Assistant:
+    return Assistant([*blocks], api=model.api, provider=model.provider, model=model.id)
 
 
 class Answer(NamedTuple):

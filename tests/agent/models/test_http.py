@@ -333,6 +333,33 @@ async def test_an_address_that_is_none(address):
     assert "base URL" in str(error)
 
 
+async def test_a_header_that_cannot_be_sent(wire_server):
+    """Said without showing it."""
+    for value in ("umläut-secret", "two\nlines-secret"):
+        error = await trouble(model_at(wire_server, headers={"X-Auth": value}))
+        assert type(error) is ModelError
+        assert "headers" in str(error)
+        assert "secret" not in f"{error} {error.hint}"
+
+
+@pytest.mark.parametrize("proxy", ["nonsense://proxy.example", "http://[::1", "http://a:b:c"])
+async def test_a_proxy_that_is_none(monkeypatch, proxy):
+    """One sentence, and no traceback of the client's."""
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    error = await trouble(MODEL)
+    assert type(error) is ModelError
+    assert "HTTPS_PROXY" in error.hint
+
+
+async def test_a_server_here_is_not_behind_the_proxy(wire_server, monkeypatch):
+    """Whatever the network's settings are."""
+    monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{free_port()}")
+    wire_server.script(events(b"data: a\n\n", b"data: end\n\n"))
+    for host in ("127.0.0.1", "localhost"):
+        model = Model(id="m1", provider="acme", api="", base_url=wire_server.url.replace("127.0.0.1", host))
+        assert said(await answer(model)) == "a"
+
+
 # --- what servers refuse ------------------------------------------------------------------------
 
 

@@ -17,9 +17,9 @@ def ctx(tmp_path):
 def call(ctx):
     """A call as a model makes it, and its result."""
 
-    def call(tool, **arguments):
+    def call(tool, within=ctx, **arguments):
         async def soon():
-            return await asyncio.wait_for(tool.run(checked(tool, arguments), ctx), 20)
+            return await asyncio.wait_for(tool.run(checked(tool, arguments), within), 20)
 
         return asyncio.run(soon())
 

@@ -387,6 +387,15 @@ async def test_pi_07_nothing_is_left_in_the_session_of_a_call_where_there_is_no_
     assert not tagged(tag)
 
 
+async def test_pi_07_a_loop_that_cannot_watch_pipes_gets_the_same(monkeypatch, tag):
+    """As on Windows: a thread reads."""
+    monkeypatch.setattr(processes, "_CAN_WATCH_PIPES", False)
+    assert "Lines 98001 to 100000 of 100000" in (await call("seq 100000")).text
+    result = await call(f"echo x; sleep {tag} & sleep {tag}", timeout=0.2)
+    assert result.text == "x\n\nCommand timed out after 0.2 s"
+    assert not tagged(tag)
+
+
 async def test_pi_07_a_perdure_inside_a_call_adds_its_mark_to_the_one_it_has():
     """So that who ends the outer call finds the children of the inner one."""
     result = await call("echo $PERDURE_CALL", environment={**ENVIRONMENT, "PERDURE_CALL": "outer"})

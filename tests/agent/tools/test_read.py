@@ -82,10 +82,10 @@ def test_pi_08_no_more_than_2000_lines_or_50_kb(tmp_path, call):
 LINE = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0"), max_size=20)
 
 
-@given(
-    st.lists(st.tuples(LINE, st.sampled_from([0, 0, 0, 600, 20_000])), max_size=12),
-    st.sampled_from(["\n", "\r\n"]),
-)
+LINES_OF_ALL_LENGTHS = st.lists(st.tuples(LINE, st.sampled_from([0, 0, 0, 600, 20_000])), max_size=12)
+
+
+@given(LINES_OF_ALL_LENGTHS, st.sampled_from(["\n", "\r\n"]))
 def test_pi_08_following_the_offsets_reads_every_line_once(tmp_path_factory, lines, end):
     """Whatever the lines are, the pages put together are the file."""
     lines = ["x" + line + "é" * more for line, more in lines]
@@ -95,9 +95,8 @@ def test_pi_08_following_the_offsets_reads_every_line_once(tmp_path_factory, lin
     async def pages():
         offset, found = 1, []
         while offset:
-            result = await READ.run(
-                checked(READ, {"path": str(path), "offset": offset, "limit": 3}), ToolContext("/")
-            )
+            arguments = {"path": str(path), "offset": offset, "limit": 3}
+            result = await READ.run(checked(READ, arguments), ToolContext("/"))
             assert not result.is_error
             body, _, note = result.text.partition("\n\n[Lines")
             found += body.split("\n")

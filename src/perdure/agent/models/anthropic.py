@@ -38,6 +38,7 @@ _VERSION = "2023-06-01"
 _BINDING = "thinking-binding-controls-2026-08-01"
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _CACHED = {"type": "ephemeral"}
+_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 _NO_TEXT = "(no text)"
 _NO_OUTPUT = "(no output)"
 _NO_IMAGE = "(an image, which this model cannot be shown)"
@@ -50,6 +51,9 @@ class AnthropicMessages:
         limit = _limit(model, request)
         thinking = _thinking(model, request, limit)
         messages = _Conversation(model, thinking.shown).of(request.messages)
+        if thinking.is_budget and _is_amid_unthinking_turn(messages):
+            thinking = _ThinkingWanted()
+            messages = _Conversation(model, thinking.shown).of(request.messages)
         headers = {"anthropic-version": _VERSION, **({"x-api-key": key} if key else {})}
         body: dict[str, Any] = {"model": model.id, "max_tokens": limit, "stream": True}
         if request.system.strip():
@@ -105,6 +109,7 @@ class _ThinkingWanted(NamedTuple):
     effort: str = ""
     shown: bool = False
     """Whether the model is shown what it thought before."""
+    is_budget: bool = False
 
 
 def _claude(model: Model) -> tuple[str, tuple[int, int]]:
@@ -134,24 +139,21 @@ def _thinking(model: Model, request: Request, limit: int) -> _ThinkingWanted:
         display = {"display": "summarized"} if version >= _HIDES_THINKING else {}
         return _ThinkingWanted({"type": "adaptive", **display}, effort, shown=True)
     budget = min(_BUDGETS.get(level, 0), limit // 2)  # the other half is for the answer
-    if budget < _LEAST_BUDGET or _is_amid_unthinking_turn(model, request.messages):
+    if budget < _LEAST_BUDGET:
         return _ThinkingWanted()
-    return _ThinkingWanted({"type": "enabled", "budget_tokens": budget}, shown=True)
+    return _ThinkingWanted({"type": "enabled", "budget_tokens": budget}, shown=True, is_budget=True)
 
 
-def _is_amid_unthinking_turn(model: Model, messages: Sequence[Sent]) -> bool:
-    """Whether the calls being answered were made without thinking, or by another model. Budgets are refused
-    then until the user speaks again."""
-    first: Assistant | None = None
+def _is_amid_unthinking_turn(messages: Sequence[_Block]) -> bool:
+    """Whether the calls being answered were made without thinking, or by another model. Until the user speaks
+    again, a budget is refused then."""
+    first: _Block | None = None
     for message in reversed(messages):
-        if isinstance(message, User):
-            break
-        if isinstance(message, Assistant):
+        if message["role"] == "assistant":
             first = message
-    if first is None or isinstance(first.content, str):
-        return first is not None
-    said = (block for block in first.content if not (isinstance(block, Text) and not block.text.strip()))
-    return not (is_own(first, model) and _thought(next(said, None)))
+        elif message["content"][0]["type"] != "tool_result":
+            break
+    return first is not None and first["content"][0]["type"] not in _THOUGHTS
 
 
 def _binds_thinking(model: Model) -> bool:
@@ -160,12 +162,10 @@ def _binds_thinking(model: Model) -> bool:
 
 
 def _sends_thinking(messages: Sequence[_Block]) -> bool:
-    return any(
-        block["type"] in ("thinking", "redacted_thinking") for each in messages for block in each["content"]
-    )
+    return any(block["type"] in _THOUGHTS for message in messages for block in message["content"])
 
 
-def _thought(block: Any) -> _Block | None:
+def _thought(block: object) -> _Block | None:
     """A block of thinking as it came, if it came with what the server knows it by."""
     if not isinstance(block, Thinking) or not block.thinking_signature:
         return None

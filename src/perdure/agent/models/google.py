@@ -89,15 +89,15 @@ def _thinking(model: Model, level: str) -> _Part:
 
 def _level(model: Model, generation: tuple[int, int], level: str) -> str:
     wanted = _LEVELS.get(level, "MINIMAL")
-    if wanted == "MINIMAL" and not ("flash" in model.id and generation <= (3, 6)):
+    if wanted == "MINIMAL" and not ("-flash" in model.id and generation <= (3, 6)):
         return "LOW"
-    if wanted == "MEDIUM" and "pro" in model.id and generation == (3, 0):
+    if wanted == "MEDIUM" and "-pro" in model.id and generation == (3, 0):
         return "HIGH"
     return wanted
 
 
 def _budget(model: Model, level: str) -> int:
-    is_pro = "pro" in model.id
+    is_pro = "-pro" in model.id
     return min(_BUDGETS[level], 32_768 if is_pro else 24_576) if level in _BUDGETS else 128 if is_pro else 0
 
 

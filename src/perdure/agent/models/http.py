@@ -58,14 +58,23 @@ class Wire:
     @property
     def client(self) -> httpx2.AsyncClient:
         if self._client is None:
-            self._client = httpx2.AsyncClient(
-                timeout=httpx2.Timeout(self._silence, connect=_CONNECT_SECONDS),
-                verify=_certificates(),
-                follow_redirects=False,  # the key would go along
-                # A server on this machine is never behind the proxy of the network.
-                mounts=dict.fromkeys(("all://127.0.0.1", "all://localhost", "all://[::1]")),
-            )
+            try:
+                self._client = self._made()
+            except (ValueError, ImportError, OSError, httpx2.InvalidURL) as error:
+                raise ModelError(
+                    "The proxy or the certificates named in the environment cannot be used",
+                    "correct or unset HTTPS_PROXY, ALL_PROXY or SSL_CERT_FILE",
+                ) from error
         return self._client
+
+    def _made(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(
+            timeout=httpx2.Timeout(self._silence, connect=_CONNECT_SECONDS),
+            verify=_certificates(),
+            follow_redirects=False,  # the key would go along
+            # A server on this machine is never behind the proxy of the network.
+            mounts=dict.fromkeys(("all://127.0.0.1", "all://localhost", "all://[::1]")),
+        )
 
     async def aclose(self) -> None:
         client, self._client = self._client, None
@@ -112,7 +121,7 @@ class Remote:
                     async with asyncio.timeout(_FAREWELL_SECONDS):
                         async for _ in chunks:
                             pass
-                yield reading.finished
+        yield reading.finished
 
     @asynccontextmanager
     async def _answer(self, call: Call) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -135,7 +144,8 @@ class Remote:
                 return
             first = b""
             if response.status_code == 200 and kind not in ("text/html", "application/json"):
-                first = await anext(chunks, b"")
+                while len(first) < len("event:") and (more := await anext(chunks, b"")):
+                    first += more
                 if _FIELD.match(first):
                     yield _with_first(first, chunks)
                     return
@@ -340,10 +350,11 @@ def _explained(model: Model, secrets: Iterable[str]) -> Iterator[None]:
         raise ModelUnavailable(
             f"{host_of(model)} has been silent for too long", "try again, or ask for less at once"
         ) from None
-    except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, httpx2.LocalProtocolError):
+    except (httpx2.UnsupportedProtocol, httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeError):
+        address = re.sub(r"//[^/]*@", "//", masked(model.base_url, secrets))  # without user and password
         raise ModelError(
             f"No request can be made for {model.reference}: its base URL or headers are not valid",
-            f"the base URL is {masked(one_line(model.base_url), secrets) or 'empty'}",
+            f"the base URL is {one_line(address) or 'empty'}",
         ) from None
     except (httpx2.HTTPError, _Unfit) as error:
         raise _broke_off(model) from error

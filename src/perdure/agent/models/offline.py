@@ -96,7 +96,8 @@ def _answer(turn: Turn, request: Request) -> list[Call] | str:
         case "survey" if asked.attached:
             from perdure.agent.models.offline_outline import of_text
 
-            return _honestly(of_text(asked.attached))
+            if told := of_text(asked.attached):
+                return _honestly(told)
     if not tools:
         return _honestly(
             "This session has no tools, so I cannot look at any file: start it without `--no-tools`."
@@ -119,7 +120,9 @@ def _plan(asked: Question, tools: Collection[str]) -> Plan:
             folder = asked.path.rstrip("/") or "/"
             return offline_search.named(asked, tools, survey("" if folder == "." else folder, tools))
         case "topic":
-            return offline_search.topic(asked, tools)
+            from perdure.agent.models.offline_survey import survey
+
+            return offline_search.topic(asked, tools, lambda folder: survey(folder, tools))
         case "files":
             return offline_search.files(asked, tools)
         case "read":

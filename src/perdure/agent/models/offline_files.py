@@ -19,6 +19,8 @@ class Files:
         code = [path for path in self.paths if is_code(path)]
         self.code = [path for path in code if not is_aside(path)] or code
         """What the project is about; its tests and examples only if there is nothing else."""
+        counted = Counter(map(language_of, self.code))
+        self.main_language = min(counted, key=lambda name: (-counted[name], name), default="")
         self._known = frozenset(self.paths)
         self._modules: dict[str, str] = {}
         self._stems: dict[str, list[str]] = {}
@@ -38,17 +40,26 @@ class Files:
         return len(self.paths)
 
     @property
-    def main_language(self) -> str:
-        counted = Counter(map(language_of, self.code))
-        return min(counted, key=lambda name: (-counted[name], name), default="")
-
-    @property
     def main_folder(self) -> str:
         """The one at the top that holds nearly all code of the main language, if there is one."""
         code = [path for path in self.code if language_of(path) == self.main_language]
         counted = Counter(path.partition("/")[0] if "/" in path else "" for path in code)
         folder, count = counted.most_common(1)[0] if counted else ("", 0)
         return folder if count >= 0.8 * len(code) else ""
+
+    def importing(self, roots: Iterable[str]) -> str:
+        """A pattern of lines that import from this project, and from no other if that can be told."""
+        match self.main_language:
+            case "Python":
+                packages = {posixpath.basename(posixpath.dirname(path)) for path in roots} - {""}
+                own = "".join(f"|{re.escape(name)}\\b" for name in sorted(packages))
+                return rf"^(from|import) (\.{own})" if packages else r"^(from|import) \w"
+            case "TypeScript" | "JavaScript":
+                return r"""^(import|export|const|let|var|\}).*["']\.\.?/"""
+            case "Rust":
+                return r"^(pub )?(use (crate|super|self)|mod )"
+            case _:
+                return r"^\s*(import|use|using|require|include|#include|from)\b"
 
     def module(self, name: str) -> str:
         """The file of a Python module, from whichever folder its name is counted; else empty."""

@@ -39,13 +39,15 @@ def described(path: str, found: Found) -> str:
 
 
 def of_text(text: str) -> str:
-    """Text that came with the question, in whatever language fits it best."""
+    """Text that came with the question, in whatever language fits it best; empty if it is but words."""
     best = Source("", [])
     for name in ("Python", "TypeScript", "Go", "Rust", "Java", "C", "Ruby", "Shell"):
         tried = source(f"text.{_ENDING[name]}", text)
         if len(tried.definitions) > len(best.definitions):
             best = tried
     lines = text.count("\n") + 1
+    if not best.definitions and lines < 10:
+        return ""
     told = [
         f"- line {one.line}: {one.kind} `{one.name}`{f': {one.doc}' if one.doc else ''}"
         for one in best.definitions

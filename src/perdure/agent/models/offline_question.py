@@ -32,19 +32,20 @@ def _words(text: str) -> frozenset[str]:
 
 
 _POLITE = _words(
-    "please pls kindly can could would will you hey hi hello ok okay now then also and so just i want need like to"
-    " help me us let's tell give try"
+    "please pls kindly can could would will you hey hi hello ok okay now then also and so just i want"
+    " need like to help me us let's tell give try"
 )
 _RUN = _words("run execute exec launch install deploy commit push start stop kill")
 _CHANGE = _words(
-    "fix implement write add refactor create delete remove rename change update edit make build translate rewrite"
-    " replace convert improve optimise optimize debug generate review"
+    "fix implement write add refactor create delete remove rename change update edit make build"
+    " translate rewrite replace convert improve optimise optimize debug generate review"
 )
 _SHOW = _words("read cat open print view display head less show")
 _LOOK = _words("find search grep look looking locate rg where where's which list show")
 _EXPLAIN = _words(
-    "explain describe overview summarise summarize summary explanation description about understand architecture"
-    " structure structured organised organized walk tour introduce introduction purpose layout onboarding languages"
+    "explain describe overview summarise summarize summary explanation description about understand"
+    " architecture structure structured organised organized walk tour introduce introduction purpose"
+    " layout onboarding languages"
 )
 _ASK = _words("what what's whats how how's hows why")
 _DESCRIPTION = _words("overview summary explanation description introduction")
@@ -57,20 +58,24 @@ _SAYS_NOTHING = (
     | _EXPLAIN
     | _ASK
     | _words(
-        "a an the this that these those it its is are was be do does did of in on for from with or by at as all any"
-        " my our your we am s t who where when which should show go get lets into some more here there first"
-        " through getting started high level quick quickly short brief briefly detail details detailed entire"
-        " whole part parts thing things stuff code codebase repo repository project folder directory app"
-        " application program package library source sources file files main run use used work works working look"
-        " looks mean means test tests tested build install entry point points language written contents everything"
-        " class function method module contain contains inside made current software tool system"
+        "a an the this that these those it its is are was be do does did of in on for from with or by"
+        " at as all any my our your we am s t who where when which should show go get lets into some"
+        " more here there first through getting started high level quick quickly short brief briefly"
+        " detail details detailed entire whole part parts thing things stuff code codebase repo"
+        " repository project folder directory app application program package library source sources"
+        " file files main run use used work works working look looks mean means test tests tested"
+        " build install entry point points language written contents everything class function method"
+        " module contain contains inside made current software tool system"
     )
 )
 """A question of such words alone is about the whole folder."""
 _KNOWN_NAMES = _words("readme makefile dockerfile license changelog justfile gemfile")
 
 _FILE_BLOCK = r'(?s)<file name="([^"\n]+)"[^>]*>.*?(?:</file>|\Z)'
-_TITLE = r"\b(?:title|name)\b.*\b(?:this|the|our) (?:session|conversation|chat)\b|\b(?:session|conversation|chat) title\b"
+_TITLE = (
+    r"\b(?:title|name)\b.*\b(?:this|the|our) (?:session|conversation|chat)\b"
+    r"|\b(?:session|conversation|chat) title\b"
+)
 _RECAP = r"\b(?:summar|recap)\w*.*\b(?:(?:this|our|the) (?:session|conversation|chat)|so far)\b"
 _SEARCH = (
     r"(?i)^(?:show (?:me )?)?(?:find|search(?: for)?|grep(?: for)?|look(?:ing)? (?:for|up)|locate|rg"
@@ -115,10 +120,10 @@ def _among(text: str) -> tuple[Question, str]:
     paragraphs = re.split(r"\n\s*\n", text)
     lines = text.split("\n")
     for words, others in (
-        (paragraphs[0], text[len(paragraphs[0]) :]),
+        (lines[-1], "\n".join(lines[:-1])),  # what is piped in comes first
         (paragraphs[-1], text[: -len(paragraphs[-1])]),
         (lines[0], "\n".join(lines[1:])),
-        (lines[-1], "\n".join(lines[:-1])),
+        (paragraphs[0], text[len(paragraphs[0]) :]),
     ):
         if len(words) < 500 and (found := _one(words)).kind != "help":
             return found, others.strip("\n")
@@ -140,8 +145,10 @@ def _one(text: str) -> Question:
         return Question("recap")
     if words.startswith("!") or (first in _RUN and second not in ("through", "with")):
         return Question("run", words.partition(" ")[2])
-    if first in _CHANGE and not _DESCRIPTION.intersection(low):
-        return Question("change")
+    if first in _CHANGE:
+        if _DESCRIPTION.isdisjoint(low):
+            return Question("change")
+        words, low = words.partition(" ")[2], low[1:]
     path = _path_in(words)
     if path and first in _SHOW:
         return Question("read", path=path)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
+from perdure.agent.models.offline_files import depth
 from perdure.agent.models.offline_inquiry import Call, Found, Hit, Plan, Steps, hits, names
-from perdure.agent.models.offline_outline import described, fenced
+from perdure.agent.models.offline_outline import described, fenced, outline
 from perdure.agent.models.offline_question import Question, keywords
 from perdure.agent.models.offline_source import definition_in, is_aside, is_code, is_test
 
@@ -154,7 +155,7 @@ def files(asked: Question, tools: Collection[str]) -> Plan:
 # --- a subject ----------------------------------------------------------------------------------------
 
 
-def topic(asked: Question, tools: Collection[str]) -> Plan:
+def topic(asked: Question, tools: Collection[str], survey: Callable[[str], Plan]) -> Plan:
     """A name or a few words to explain: their definitions, read, and the files that are called like them."""
     words = [asked.subject] if " " not in asked.subject else [*keywords(asked.subject)]
     stems = [re.sub(r"(?<=\w{3})(?:ies|s|es|ing|ed)$", "", word) for word in words]
@@ -169,6 +170,11 @@ def topic(asked: Question, tools: Collection[str]) -> Plan:
         Call("grep", {"pattern": pattern, "ignoreCase": True}),
         *(Call("find", {"pattern": name_pattern(stem), "limit": 50}) for stem in stems),
     ]
+    listed = sorted(
+        {name for one in named for name in names(one)}, key=lambda name: (is_aside(name), depth(name))
+    )
+    if not hits(exact) and (path := _called(asked.subject, listed)):
+        return (yield from survey(path.rstrip("/")) if path.endswith("/") else outline(path))
     ranked = _ranked(hits(found), stems, hits(exact) if len(words) == 1 else [])
     if not ranked:
         return (yield from search(asked._replace(kind="search"), tools))
@@ -177,9 +183,18 @@ def topic(asked: Question, tools: Collection[str]) -> Plan:
     rest = [f"- `{hit.path}:{hit.line}` `{_one_line(hit.text)}`" for hit in ranked[3:15]]
     if rest:
         parts.append("\n".join(["Also:", "", *rest]))
-    listed = dict.fromkeys(name for one in named for name in names(one))
-    parts.append(_files(asked.subject, sorted(listed, key=lambda name: (is_aside(name), name))))
+    parts.append(_files(asked.subject, listed))
     return "\n\n".join(filter(None, parts))
+
+
+def _called(subject: str, listed: Sequence[str]) -> str:
+    """The file or folder of exactly this name, with or without an ending."""
+    last = ((path, path.rstrip("/").rpartition("/")[2]) for path in listed)
+    return next((path for path, name in last if subject.lower() in (name.lower(), _stem(name).lower())), "")
+
+
+def _stem(name: str) -> str:
+    return name.rpartition(".")[0] or name
 
 
 def _ranked(found: Sequence[Hit], words: Sequence[str], exact: Sequence[Hit]) -> list[Hit]:

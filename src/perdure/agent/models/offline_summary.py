@@ -40,6 +40,11 @@ _FAILURE = re.compile(
     r"|\b(?:traceback|failed|failure|fatal|denied|interrupted|no such file|not found)\b"
 )
 _PATH = re.compile(r"""(?:path|file|file_path)["']?\s*[=:]\s*["']?([^"',;)}\s]+)""")
+_BULLET = r"^\s*(?:[-*]|\d+[.)])\s+(?:\[.\]\s*)?"
+_CHANGED = "Changed: "
+_READ = "Looked at: "
+_LISTS = r"(?s)<(read-files|modified-files|request)>.*?</\1>"
+"""What is kept beside a summary, and not by it."""
 _CHANGING = re.compile(r"\b(?:edit|write)\b")
 
 
@@ -57,7 +62,12 @@ def requested(text: str) -> str:
     conversation = _CONVERSATION.search(text)
     around = _CONVERSATION.sub("", text)
     earlier = _PREVIOUS.search(around)
-    return summary(conversation_of(conversation[1]) if conversation else [], earlier[1] if earlier else "")
+    focus = re.search(r"(?m)^Look at this in particular: (.+)$", around)
+    return summary(
+        conversation_of(conversation[1]) if conversation else [],
+        earlier[1] if earlier else "",
+        focus[1] if focus else "",
+    )
 
 
 def conversation_of(text: str) -> list[Said]:
@@ -67,9 +77,11 @@ def conversation_of(text: str) -> list[Said]:
     ]
 
 
-def summary(said: Sequence[Said], previous: str = "") -> str:
+def summary(said: Sequence[Said], previous: str = "", focus: str = "") -> str:
     """In the sections that a reader of summaries expects."""
-    old, new = _sections(previous), _extracted(said)
+    old, new = _sections(re.sub(_LISTS, "", previous)), _extracted(said)
+    if focus:
+        new["Critical Context"].insert(0, f"To be looked at in particular: {_cut(focus, _WIDTH)}")
     merged = {}
     for name, most in _MOST.items():
         before = [line for line in old.get(name, []) if line != _NOTHING]
@@ -89,7 +101,9 @@ def summary(said: Sequence[Said], previous: str = "") -> str:
 
 
 def last_request(summary: str) -> str:
-    """What the user had asked for last, of a summary made here; else empty."""
+    """What the user had asked for last, if the summary of an unfinished turn says so; else empty."""
+    if quoted := re.search(r"(?s)<request>\n(.*?)\n</request>", summary):
+        return quoted[1]
     _, found, rest = summary.partition(LAST_REQUEST)
     return rest.partition("\n")[0].strip() if found else ""
 
@@ -110,7 +124,7 @@ def _sections(text: str) -> dict[str, list[str]]:
         if heading:
             title = heading[1].lower()
             name = next((each for each in _MOST if title.startswith(each.lower()[:8])), "Critical Context")
-        elif words := _cut(re.sub(r"^\s*(?:[-*]|\d+[.)])\s+(?:\[.\]\s*)?", "", line), _WIDTH):
+        elif words := _cut(re.sub(_BULLET, "", line), _WHOLE if name == "Goal" else _WIDTH + len(_READ)):
             found.setdefault(name, []).append(words)
     found["Next Steps"] = [line for line in found.get("Next Steps", []) if not line.startswith(LAST_REQUEST)]
     return found
@@ -129,8 +143,8 @@ def _extracted(said: Sequence[Said]) -> dict[str, list[str]]:
     context = [f"The user also asked: {_cut(each, _WIDTH)}" for each in asked[1:-1][-4:]]
     changed = _paths(call for call in calls if _CHANGING.search(call))
     read = [path for path in _paths(calls) if path not in changed]
-    context += [f"Changed: {', '.join(changed[-12:])}"] if changed else []
-    context += [f"Looked at: {', '.join(read[-12:])}"] if read else []
+    context += [_CHANGED + _cut(", ".join(changed[-12:]), _WIDTH)] if changed else []
+    context += [_READ + _cut(", ".join(read[-12:]), _WIDTH)] if read else []
     context += [f"Error seen: {line}" for line in _unique(failures)[-3:]]
     return {
         "Goal": [_cut(asked[0], _WHOLE)] if asked else [],

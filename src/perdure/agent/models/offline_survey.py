@@ -29,12 +29,11 @@ from perdure.agent.models.offline_source import (
 
 MOST_LISTED = 2000
 MOST_FOLDERS = 8
-MOST_READ = 7
+MOST_READ = 8
 LINES_READ = 600
 ENOUGH = 5
 """Definitions. If the files that were read have fewer, the rest are looked for."""
 _READMES = ("README.md", "README.rst", "README.txt", "README", "readme.md", "Readme.md", "README.markdown")
-_IMPORTS = r"^\s*(from|import|use|pub use|export|require|const .*require)\b"
 _ROOTS = re.compile(r"(?:__init__\.py|index\.(?:js|ts|mjs|tsx)|lib\.rs|mod\.rs)")
 _USUAL = ("src/", "lib/", "app/", "cmd/", "pkg/", "internal/", "crates/", "packages/", "tests/", "test/")
 
@@ -108,7 +107,8 @@ def _read_words(path: str, files: Files) -> Steps[Told]:
     calls = [Call("read", {"path": each, "limit": LINES_READ}) for each in reads]
     folder = path or files.main_folder
     if main := files.main_language:
-        calls.append(Call("grep", {"pattern": _IMPORTS, **_ending(main), **_where(folder), "limit": 400}))
+        pattern = files.importing(roots)
+        calls.append(Call("grep", {"pattern": pattern, **_ending(main), **_where(folder), "limit": 800}))
     found = dict(zip([*reads, "imports"], (yield calls), strict=False))
     readme = found[readmes[0]].body if readmes else ""
     return Told(

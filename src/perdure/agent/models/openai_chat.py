@@ -212,7 +212,8 @@ class ChatReader:
 
     def feed(self, event: str, data: str) -> Iterable[Piece | Finished]:
         if data.strip() == "[DONE]":
-            yield Finished(self._reason or "stop", self._usage)
+            self._reason = self._reason or "stop"
+            yield from self.end()
             return
         chunk = loads(data.encode())
         if chunk.get("error") or chunk.get("object") == "error" or event == "error":
@@ -224,8 +225,9 @@ class ChatReader:
             self._ended(choice.get("finish_reason"), data)
 
     def end(self) -> Iterable[Piece | Finished]:
-        if self._reason:
-            yield Finished(self._reason, self._usage)
+        reason, self._reason = self._reason, None
+        if reason:
+            yield Finished(reason, self._usage)
 
     def _said(self, delta: Json) -> Iterator[Piece]:
         for field in _THOUGHT_FIELDS:  # some servers say it under two names at once

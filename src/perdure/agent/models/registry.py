@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from perdure import config
 from perdure.agent.models import OFFLINE, Model
-from perdure.agent.models.registry_addresses import OLLAMA, address, is_same_place, ollama_address, spoken
+from perdure.agent.models.registry_addresses import address, is_same_place, ollama_address, spoken
 from perdure.agent.models.registry_catalog import BuiltIn, Listed, catalog
 from perdure.agent.settings import CustomModel, CustomProvider, Settings, Traits, custom_providers
 from perdure.errors import ModelError, PerdureError
@@ -31,6 +31,7 @@ PREFERRED = ("openai", "anthropic", "google")
 """Who is asked first, where several could be."""
 CUSTOM = "custom"
 """The provider of a model whose own the user did not name."""
+OLLAMA = "ollama"
 OLLAMA_MODEL = "qwen3:8b"
 """What is asked of an Ollama server if nobody says which: small, and it calls tools."""
 
@@ -151,6 +152,11 @@ class ModelRegistry:
         written = [*self._keys.values(), *(value for headers in own for value in headers.values())]
         usual = [name for each in self._providers.values() for name in each.variables]
         return frozenset([*usual, *(name for text in written for name in self._variables(text))])
+
+    def secret_values(self) -> frozenset[str]:
+        """The keys themselves, as far as they are known."""
+        given = [self._meant(key) for key in self._keys.values() if not key.startswith("!")]
+        return frozenset(filter(None, [*given, *map(self._setting, self.secret_names())]))
 
     def __repr__(self) -> str:
         return "ModelRegistry(…)"

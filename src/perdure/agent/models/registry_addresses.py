@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 from perdure.errors import PerdureError
 
-OLLAMA = "ollama"
 _PORT = 11434
 _OPENAI = "api.openai.com"
 _LIKE_OPENAI = ("", "openai-completions", "openai-responses")

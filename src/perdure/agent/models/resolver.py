@@ -13,8 +13,7 @@ import difflib
 
 from perdure import config
 from perdure.agent.models import OFFLINE, THINKING_LEVELS, Model, ThinkingLevel
-from perdure.agent.models.registry import PREFERRED, ModelRegistry
-from perdure.agent.models.registry_addresses import OLLAMA
+from perdure.agent.models.registry import OLLAMA, PREFERRED, ModelRegistry
 from perdure.agent.settings import Settings
 from perdure.errors import ModelError
 

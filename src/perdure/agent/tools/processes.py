@@ -18,6 +18,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
@@ -33,6 +34,8 @@ GRACE = 0.3
 _GIVE_UP = 5.0  # a process that hangs in the kernel does not end, and cannot be waited for
 _QUIET = 0.1  # a child in the background may hold the pipe for ever; what the command wrote comes at once
 _LONGEST_DRAIN = 0.5
+_CHUNK = 64 * 1024
+_CAN_WATCH_PIPES = os.name == "posix"
 _HAS_PROC = os.path.exists("/proc/self/environ")
 
 
@@ -57,111 +60,151 @@ async def run(
     When the command has ended its children in the background may live on, but are not read from any more.
     When it is cancelled or `timeout` seconds have passed, none of them is left. OSError if it cannot start.
     """
-    call = _Call(on_output)
-    running = asyncio.ensure_future(call.run(command, cwd, environment, timeout))
+    call = _Call(command, cwd, environment, on_output)
+    watching = asyncio.ensure_future(call.watch(timeout))
     cancelled = False
-    while not running.done():
-        try:
-            await asyncio.wait([running])
-        except asyncio.CancelledError:  # also while it is ending: nothing may be left half done
-            cancelled = True
-            call.stop()
+    try:
+        while not watching.done():
+            try:
+                await asyncio.wait([watching])
+            except asyncio.CancelledError:  # also while it is ending: nothing may be left half done
+                cancelled = True
+                call.stop()
+    finally:
+        call.close()
     if cancelled:
-        if not running.cancelled():
-            running.exception()
+        if not watching.cancelled():
+            watching.exception()  # seen; being cancelled counts for more
         raise asyncio.CancelledError
-    return running.result()
+    return watching.result()
 
 
-class _Call(asyncio.SubprocessProtocol):
-    def __init__(self, on_output: Callable[[bytes], None]) -> None:
-        loop = asyncio.get_running_loop()
+class _Call:
+    """Started without a pause: a loop that is shut down finds either nothing or all there is to end."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        cwd: str,
+        environment: Mapping[str, str],
+        on_output: Callable[[bytes], None],
+    ) -> None:
+        mark = uuid4().hex
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            bufsize=0,
+            cwd=cwd,
+            env={**environment, MARK: ":".join(filter(None, [environment.get(MARK), mark]))},
+            start_new_session=True,
+        )
+        assert self.process.stdout is not None
+        self.pipe = self.process.stdout
+        self.tree = _Tree(self.process.pid, mark, os.fstat(self.pipe.fileno()).st_ino)
         self.on_output = on_output
-        self.failure: BaseException | None = None
+        self.failure: Exception | None = None
         self.last_output = 0.0
-        self.exited, self.end_of_output, self.closed, self.stopped = (loop.create_future() for _ in range(4))
+        self.is_over = False
+        self.loop = asyncio.get_running_loop()
+        self.exited, self.end_of_output, self.stopped = (self.loop.create_future() for _ in range(3))
+        self.waiter = threading.Thread(target=self._wait, daemon=True)
+        self.waiter.start()
+        if _CAN_WATCH_PIPES:
+            os.set_blocking(self.pipe.fileno(), False)
+            self.loop.add_reader(self.pipe.fileno(), self._readable)
+        else:
+            threading.Thread(target=self._pump, daemon=True).start()
 
     def stop(self) -> None:
         _settle(self.stopped)
 
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
+    async def watch(self, timeout: float | None) -> Ended:
+        await self._first_of(self.exited, timeout)
+        in_time = self.exited.done()
+        if in_time:
+            await self._drain()
+        if not in_time or self.stopped.done():
+            await self.tree.end()
+            await asyncio.wait([self.exited], timeout=_GIVE_UP)
+            await asyncio.wait([self.end_of_output], timeout=_QUIET)
+        self.is_over = True
+        if self.failure is not None:
+            raise self.failure
+        return _ended(self.process.returncode, in_time=in_time)
+
+    async def _drain(self) -> None:
+        """Until nobody can write any more or nobody does."""
+        self.last_output = time.monotonic()
+        end = self.last_output + _LONGEST_DRAIN
+        while (wait := min(end, self.last_output + _QUIET) - time.monotonic()) > 0:
+            await self._first_of(self.end_of_output, wait)
+            if self.end_of_output.done() or self.stopped.done():
+                return
+
+    async def _first_of(self, future: asyncio.Future[None], timeout: float | None) -> None:
+        await asyncio.wait([future, self.stopped], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+
+    def close(self) -> None:
+        if not self.is_over:  # the loop is being shut down, and lets nobody wait
+            self.tree.end_at_once()
+            self.waiter.join(_GIVE_UP)
+        if _CAN_WATCH_PIPES:
+            self.loop.remove_reader(self.pipe.fileno())
+            self.pipe.close()
+
+    def _received(self, data: bytes) -> None:
         self.last_output = time.monotonic()
         if self.failure is None:
             try:
                 self.on_output(data)
-            except BaseException as error:
+            except Exception as error:
                 self.failure = error
                 self.stop()
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        _settle(self.end_of_output)
-
-    def process_exited(self) -> None:
-        _settle(self.exited)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        _settle(self.closed)
-
-    async def run(
-        self, command: Sequence[str], cwd: str, environment: Mapping[str, str], timeout: float | None
-    ) -> Ended:
-        mark = uuid4().hex
-        marks = ":".join(filter(None, [environment.get(MARK), mark]))
-        transport, _ = await asyncio.get_running_loop().subprocess_exec(
-            lambda: self,
-            *command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=cwd,
-            env={**environment, MARK: marks},
-            start_new_session=True,
-        )
-        tree = _Tree(transport.get_pid(), mark, _inode(transport))
+    def _readable(self) -> None:
         try:
-            await self._first_of(self.exited, timeout=timeout)
-            in_time = self.exited.done()
-            if in_time:
-                await self._drain()
-            if not in_time or self.stopped.done():
-                await tree.end()
-                await asyncio.wait([self.exited], timeout=_GIVE_UP)
-                await asyncio.wait([self.end_of_output], timeout=_QUIET)
-        except BaseException:  # the event loop itself is being shut down
-            tree.signal(tree.living(), signal.SIGKILL if os.name == "posix" else signal.SIGTERM)
-            raise
-        finally:
-            transport.close()
-        await asyncio.wait([self.closed], timeout=_GIVE_UP)
-        if self.failure is not None:
-            raise self.failure
-        return _ended(transport.get_returncode(), in_time=in_time)
+            data = os.read(self.pipe.fileno(), _CHUNK)
+        except BlockingIOError:
+            return
+        if data:
+            self._received(data)
+        else:
+            self.loop.remove_reader(self.pipe.fileno())
+            _settle(self.end_of_output)
 
-    async def _drain(self) -> None:
-        """Until nobody can write any more or nobody does."""
-        end = time.monotonic() + _LONGEST_DRAIN
-        self.last_output = time.monotonic()
-        while not self.end_of_output.done() and not self.stopped.done():
-            now = time.monotonic()
-            wait = min(end, self.last_output + _QUIET) - now
-            if wait <= 0:
-                return
-            await self._first_of(self.end_of_output, timeout=wait)
+    def _wait(self) -> None:
+        self.process.wait()
+        self._tell(_settle, self.exited)
 
-    async def _first_of(self, future: asyncio.Future[None], timeout: float | None) -> None:
-        await asyncio.wait([future, self.stopped], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    def _pump(self) -> None:
+        """In a thread, where a loop cannot wait for pipes. A chunk is read when the one before was taken."""
+        taken = threading.Semaphore(0)
+
+        def take(data: bytes) -> None:
+            self._received(data)
+            taken.release()
+
+        with self.pipe:
+            while data := os.read(self.pipe.fileno(), _CHUNK):
+                if not self._tell(take, data):
+                    return
+                taken.acquire()
+        self._tell(_settle, self.end_of_output)
+
+    def _tell(self, what: Callable[..., None], *arguments: object) -> bool:
+        """From a thread. False if the loop has been closed and nobody is interested any more."""
+        try:
+            self.loop.call_soon_threadsafe(what, *arguments)
+        except RuntimeError:
+            return False
+        return True
 
 
 def _settle(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _inode(transport: asyncio.SubprocessTransport) -> int:
-    pipe = transport.get_pipe_transport(1)
-    if pipe is None or os.name != "posix":
-        return 0
-    return os.fstat(pipe.get_extra_info("pipe").fileno()).st_ino
 
 
 def _ended(code: int | None, *, in_time: bool) -> Ended:
@@ -215,6 +258,18 @@ class _Tree:
                 self.signal(living - asked, signal.SIGTERM)
             asked |= living
             await asyncio.sleep(0.01 if living else 0)
+
+    def end_at_once(self) -> None:
+        if os.name != "posix":
+            _taskkill(self.root)
+            return
+        give_up_at = time.monotonic() + _GIVE_UP
+        misses = 0
+        while misses < 2 and time.monotonic() < give_up_at:
+            living = self.living()
+            misses = 0 if living else misses + 1
+            self.signal(living, signal.SIGKILL)
+            time.sleep(0.005 if living else 0)
 
     def living(self) -> set[int]:
         table = {each.pid: each for each in _all_processes()}

@@ -13,6 +13,7 @@ import re
 import stat
 from collections.abc import Sequence
 from itertools import takewhile
+from typing import Any
 
 from perdure.agent.tools.output import head
 from perdure.agent.tools.workspace import Place, Refused, refusal, special
@@ -91,20 +92,20 @@ def _replace(target: str, data: bytes, before: os.stat_result | None) -> None:
 # --- what changed -------------------------------------------------------------------------------
 
 
-def changes(old: str, new: str, name: str) -> dict[str, object]:
+def changes(old: str, new: str, name: str) -> dict[str, Any]:
     """For those who show a result: a unified diff, if it is quickly made, and the first line that differs."""
     if len(old) + len(new) > _LARGEST:
         return {}
     before, after = _LINE.findall(old), _LINE.findall(new)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
-    first = {"firstChangedLine": same + 1}
+    first: dict[str, Any] = {"firstChangedLine": same + 1}
     start = max(same - _AROUND, 0)
     most = min(len(before), len(after)) - same
     tails = zip(before[len(before) - most :][::-1], after[len(after) - most :][::-1], strict=True)
     alike = max(sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], tails)) - _AROUND, 0)
     before, after = before[start : len(before) - alike], after[start : len(after) - alike]
     if len(before) + len(after) > _COMPARED:
-        return dict(first)
+        return first
     diff = head("".join(_diff(before, after, name, start)))
     return {"diff": diff.text, **first}
 

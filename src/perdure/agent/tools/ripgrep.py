@@ -26,6 +26,7 @@ _FLAGS = (
     *("--no-config", "--no-messages", "--no-ignore-messages", "--color=never", "--null", "--sort=path"),
     *("--hidden", "--glob=!.git", "--no-ignore-global", "--no-ignore-dot"),
 )
+_PATIENCE = 60.0  # seconds; a pattern may take for ever
 _LONGEST_SHOWN = 2000
 _LONGEST_RECORD = 2**20
 _RECORD = re.compile(rb"([^\0]*)\0(\d+)([:-])([^\n]*)\n")
@@ -176,9 +177,13 @@ async def _run(
         rest = records(rest + data)[-_LONGEST_RECORD:]
 
     try:
-        ended = await processes.run(command, cwd=directory, environment=ctx.environment, on_output=more)
+        ended = await processes.run(
+            command, cwd=directory, environment=ctx.environment, on_output=more, timeout=_PATIENCE
+        )
     except Enough:
         return True
+    if ended.reason == "timed out":
+        raise Refused(f"The search took longer than {_PATIENCE:g} seconds: use a narrower path or pattern.")
     said = _REMARKS.sub(b"", rest).decode("utf-8", "replace").strip()
     if ended.exit_code in (0, 1):  # 1: nothing was found
         return True

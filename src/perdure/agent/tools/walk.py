@@ -186,7 +186,7 @@ def _rules(file: str, cut: int = 0, prefix: str = "") -> list[Rules]:
         return []
     found = []
     for line in text.decode("utf-8", "surrogateescape").splitlines():
-        line = line if line.endswith("\\ ") else line.rstrip()
+        line = re.sub(r"(?<!\\)[ \t]+$", "", line)
         if not line or line.startswith("#"):
             continue
         try:

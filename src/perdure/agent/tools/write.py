@@ -57,8 +57,8 @@ def _write(_stop: threading.Event, target: Place, content: str, data: bytes) -> 
     amount = f"{len(data):,} bytes ({lines:,} line{'s' * (lines != 1)})"
     what = "a new file" if old is None else "replacing what was there"
     details: dict[str, object] = {"isNew": old is None}
-    if old is None or _is_text(old):
-        details |= changes((old or b"").decode(), content, target.shown)
+    if old is not None and _is_text(old):
+        details |= changes(old.decode(), content, target.shown)
     return AgentToolResult(f"Wrote {amount} to {target.shown}, {what}.", details)
 
 

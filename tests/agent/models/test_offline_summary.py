@@ -1,0 +1,122 @@
+"""Summaries without a model: the user's own words, in a bounded text, with what an earlier summary held."""
+
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perdure.agent.models import OFFLINE, Model, Piece, Request
+from perdure.agent.models.offline import WHAT_IT_IS, Offline
+from perdure.agent.models.offline_summary import SECTIONS, Said, requested, summary
+from perdure.session.entry import Assistant, Text, User
+
+TALK = """\
+<conversation>
+[User]: Make the parser faster. It must stay pure Python, and never touch the cache.
+
+[Assistant thinking]: hm
+
+[Assistant]: I will read it first.
+
+[Assistant tool calls]: read({"path":"src/parser.py"}); bash({"command":"make test"})
+
+[Tool result]: (failed) AssertionError: 3 != 4
+
+[Assistant]: Let's keep the table, because it is small.
+
+[Assistant tool calls]: edit({"path":"src/table.py","oldText":"a","newText":"b"})
+
+[Tool result]: done
+
+[Assistant]: The table is built once now.
+
+[User]: Good. Now do the same for the writer.
+</conversation>
+
+Summarise the conversation above."""
+
+
+def within(text, heading):
+    return text.partition(f"{heading}\n")[2].partition("\n#")[0]
+
+
+def test_a_summary_has_what_was_asked_done_decided_and_seen():
+    """Each under its heading, in the words that were said, and nothing about this program."""
+    text = requested(TALK)
+    assert [text.index(f"## {name}\n") for name in SECTIONS] == sorted(
+        text.index(f"## {name}\n") for name in SECTIONS
+    )
+    assert "Make the parser faster." in within(text, "## Goal")
+    assert "never touch the cache" in within(text, "## Constraints & Preferences")
+    assert "I will read it first." in within(text, "### Done")
+    assert "Let's keep the table, because it is small." in within(text, "## Key Decisions")
+    assert "Good. Now do the same for the writer." in within(text, "## Next Steps")
+    context = within(text, "## Critical Context")
+    assert "Changed: src/table.py" in context
+    assert "Looked at: src/parser.py" in context
+    assert "AssertionError: 3 != 4" in context
+    assert WHAT_IT_IS not in text
+
+
+def test_a_second_summary_keeps_what_the_first_one_kept():
+    """Goal, constraints and decisions of both are there; the next step is the newer one."""
+    first = requested(TALK)
+    more = (
+        "<conversation>\n[User]: Use four spaces, always.\n\n[Assistant]: It is done.\n</conversation>\n"
+        f"<previous-summary>\n{first}\n</previous-summary>\n\nLook at this in particular: the indentation\n"
+    )
+    text = requested(more)
+    assert "Make the parser faster." in within(text, "## Goal")
+    assert "never touch the cache" in within(text, "## Constraints & Preferences")
+    assert "Use four spaces, always." in within(text, "## Constraints & Preferences")
+    assert "Let's keep the table" in within(text, "## Key Decisions")
+    assert "Changed: src/table.py" in text
+    assert "do the same for the writer" not in within(text, "## Next Steps")
+    assert "the indentation" in within(text, "## Critical Context")
+
+
+SPEAKERS = st.sampled_from(["User", "Assistant", "Assistant thinking", "Assistant tool calls", "Tool result"])
+TALKS = st.lists(st.builds(Said, SPEAKERS, st.text(max_size=400)), max_size=30)
+
+
+@settings(max_examples=50)
+@given(said=TALKS, previous=st.text() | TALKS.map(summary))
+def test_a_summary_is_bounded_complete_and_the_same_again(said, previous):
+    """For any conversation, and any earlier summary."""
+    text = summary(said, previous)
+    assert text == summary(said, previous)
+    assert len(text) <= 9000
+    assert all(f"## {name}" in text for name in SECTIONS)
+
+
+def test_a_long_conversation_is_summarised_in_six_kilobytes():
+    """Also when it is summarised again and again."""
+    rules = " ".join(f"Rule {n}: you must never do {n} without asking first." for n in range(60))
+    said = [Said("User", f"{rules} {n}") for n in range(50)] + [Said("Tool result", "error: no " * 500)] * 20
+    text = ""
+    for _ in range(5):
+        text = summary(said, text)
+        assert len(text.encode()) <= 6_500
+
+
+def answer(*messages):
+    async def collected():
+        model = Offline(Model(id=OFFLINE, provider=OFFLINE, api=OFFLINE))
+        pieces = [piece async for piece in model.stream(Request(messages=messages))]
+        return "".join(piece.text for piece in pieces if isinstance(piece, Piece))
+
+    return asyncio.run(collected())
+
+
+def test_the_model_answers_such_a_request_with_the_summary_alone():
+    """Whoever reads it takes it for the conversation."""
+    assert answer(User(TALK)) == requested(TALK)
+
+
+def test_a_user_may_ask_for_a_summary_too():
+    """Of what was said before; and is told who wrote it."""
+    said = User("Count the sheep."), Assistant([Text("There are 3.")])
+    text = answer(*said, User("summarise our conversation"))
+    assert text.startswith(WHAT_IT_IS)
+    assert "Count the sheep." in within(text, "## Goal")
+    assert "There are 3." in within(text, "### Done")

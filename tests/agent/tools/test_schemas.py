@@ -1,0 +1,102 @@
+"""What a model is told of the built-in tools, and what is done with whatever it sends."""
+
+import contextlib
+import json
+
+import fastjsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.agent.models import UNPARSED
+from perdure.agent.tools import BUILT_IN, BadArguments, Tool, checked
+from perdure.registry import load
+
+TOOLS: dict[str, Tool] = {name: load(spec) for name, spec in BUILT_IN.items()}
+
+PARAMETERS = {
+    "read": ("path", ["path", "offset", "limit"]),
+    "bash": ("command", ["command", "timeout"]),
+    "edit": ("path oldText newText", ["path", "oldText", "newText", "edits"]),
+    "write": ("path content", ["path", "content"]),
+    "grep": ("pattern", ["pattern", "path", "glob", "ignoreCase", "literal", "context", "limit"]),
+    "find": ("pattern", ["pattern", "path", "limit"]),
+    "ls": ("", ["path", "limit"]),
+}
+VALUES = {
+    **dict.fromkeys(("path", "oldText", "newText", "content", "pattern", "glob", "command"), "x"),
+    **dict.fromkeys(("offset", "limit", "context", "timeout"), 1),
+    **dict.fromkeys(("ignoreCase", "literal"), True),
+    "edits": [{"oldText": "a", "newText": "b"}],
+}
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_pi_14_each_schema_is_plain(name):
+    """Types, descriptions and bounds, as every provider takes them; it is JSON, and a schema."""
+    spec = TOOLS[name].spec
+    required, properties = PARAMETERS[name]
+    assert spec.name == name
+    assert spec.parameters["type"] == "object"
+    assert list(spec.parameters["properties"]) == properties
+    assert spec.parameters.get("required", []) == required.split()
+    text = json.dumps(spec.parameters)
+    for word in ("$ref", "anyOf", "oneOf", "allOf", "title", "default", "null"):
+        assert f'"{word}"' not in text
+    for parameter in spec.parameters["properties"].values():
+        assert parameter["description"]
+        assert isinstance(parameter["type"], str)
+    fastjsonschema.compile(dict(spec.parameters))
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_pi_14_what_the_schema_allows_is_accepted(name):
+    """All of the parameters, and only those that are required; null is the same as nothing."""
+    required, properties = PARAMETERS[name]
+    validate = fastjsonschema.compile(dict(TOOLS[name].spec.parameters))
+    for names in (properties, required.split()):
+        given = {each: VALUES[each] for each in names}
+        validate(given)
+        checked(TOOLS[name], given)
+    nothing = dict.fromkeys(set(properties) - set(required.split()))
+    checked(TOOLS[name], {each: VALUES[each] for each in required.split()} | nothing)
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_pi_14_what_it_does_not_allow_is_refused(name):
+    """Something missing, something of another type, no object at all."""
+    required, properties = PARAMETERS[name]
+    given = {each: VALUES[each] for each in properties}
+    wrong = [{**given, each: {}} for each in properties]
+    missing = [{other: given[other] for other in properties if other != each} for each in required.split()]
+    if name == "edit":  # then its first edit is the one
+        missing = [each for each in missing if "path" not in each]
+    bad: object
+    for bad in (*wrong, *missing, {UNPARSED: "{"}, None, [], "x"):
+        with pytest.raises(BadArguments):
+            checked(TOOLS[name], bad)
+
+
+@pytest.mark.parametrize("name", sorted(TOOLS.keys() - {"bash"}))
+def test_pi_14_a_parameter_that_does_not_exist_is_refused(name):
+    """A model that invents one would believe that it was obeyed."""
+    given = {each: VALUES[each] for each in PARAMETERS[name][0].split()}
+    with pytest.raises(BadArguments, match="invented"):
+        checked(TOOLS[name], given | {"invented": 1})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = sorted({*VALUES, "old_text", "new_text"})
+EDITS = st.lists(st.dictionaries(st.sampled_from([*NAMES, "x"]), JSON, max_size=3) | JSON, max_size=3)
+ARGUMENTS = st.fixed_dictionaries({}, optional={**dict.fromkeys(NAMES, JSON), "edits": EDITS | st.text()})
+
+
+@given(st.sampled_from(sorted(TOOLS)), ARGUMENTS | JSON)
+def test_pi_14_whatever_is_sent_is_accepted_or_refused(name, arguments):
+    """Never another error."""
+    with contextlib.suppress(BadArguments):
+        checked(TOOLS[name], arguments)
