@@ -51,6 +51,12 @@ from perdure.session.ids import clock_milliseconds
 from perdure.session.session import Session
 
 
+_MARGIN = 1024
+"""Tokens by which our count of a context may be too low."""
+_LEAST = 1024
+"""Tokens that an answer is given in any case: whether they fit, the provider says."""
+
+
 class Voice(Struct, frozen=True):
     """Who answers, and how."""
 
@@ -302,12 +308,20 @@ class Agent:
             messages=tuple(await self._sent()),
             tools=self._specs,
             thinking=self._voice.thinking,
+            max_tokens=self._room_for_an_answer(),
             session_id=self._session.id,
         )
         turn = loop.turn(self._voice.model, request, self._bench, self._keep, self._switch)
         async with aclosing(turn) as events:
             async for event in events:
                 yield event
+
+    def _room_for_an_answer(self) -> int:
+        """Less than the model could say, where its window would not hold that: some providers refuse a request
+        for more. 0 where it has room."""
+        model = self._voice.model.model
+        room = model.context_window - self._tokens.total - _MARGIN
+        return 0 if room >= model.max_tokens else max(room, _LEAST)
 
     # --- what is kept --------------------------------------------------------------------------------
 

@@ -82,7 +82,7 @@ def live(newest_first: Iterable[Entry]) -> Live:
     condensed: int | None = None  # once a compaction is met: how many of the entries count
     is_sent = True
     for entry in newest_first:
-        if False:
+        if is_sent and is_reset(entry):
             is_sent = False
         elif is_sent:
             entries.append(entry)
