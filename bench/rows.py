@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from bench import catalogs, engine, processes
+from bench import agents, catalogs, engine, processes
 from bench.row import Row
 
 ROWS = {
@@ -26,6 +26,8 @@ ROWS = {
         Row("P10", "a catalog of {sessions} sessions made, and caught up", catalogs.catch_up, 0.2),
         Row("P11", "fork 10,000 messages into a new file; branch in the file", engine.fork, 0.3),
         Row("P12", "save a 1,000-message session that is one document", engine.save_document, 0.2),
+        Row("P13", "the agent loop's own CPU a turn, with one tool call", agents.turn_cpu, 0.05),
+        Row("P14", "`pi --print`, from its start to the first byte of the answer", agents.first_answer, 0.2),
         Row("P17", "peak memory of a process", processes.memory, 0.02, unit="bytes"),
     )
 }

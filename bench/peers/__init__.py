@@ -36,6 +36,7 @@ WORKS: Mapping[str, Mapping[str, str]] = {
     "list": {"pi": "listAll"},
     "search": {"pi": "listAll + its picker's filter", "llm": "logs -q"},
     "peak": {"pi": "open"},
+    "turns": {"pydantic-ai-slim": "run", "langgraph": "ainvoke"},
 }
 """Which peer can do which work, and what it calls that."""
 

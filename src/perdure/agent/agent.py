@@ -50,7 +50,6 @@ from perdure.session.entry import (
 from perdure.session.ids import clock_milliseconds
 from perdure.session.session import Session
 
-
 _MARGIN = 1024
 """Tokens by which our count of a context may be too low."""
 _LEAST = 1024
@@ -317,8 +316,8 @@ class Agent:
                 yield event
 
     def _room_for_an_answer(self) -> int:
-        """Less than the model could say, where its window would not hold that: some providers refuse a request
-        for more. 0 where it has room."""
+        """Less than the model could say, where its window would not hold that: some providers refuse a
+        request for more. 0 where it has room."""
         model = self._voice.model.model
         room = model.context_window - self._tokens.total - _MARGIN
         return 0 if room >= model.max_tokens else max(room, _LEAST)

@@ -67,7 +67,7 @@ class AgentSession:
         """What its user should know: settings that were not obeyed, a model that is not to be had."""
 
     def find_model(self, text: str) -> Model:
-        """The model that is called this, if there is one and a key for it; ModelError says what is missing."""
+        """The model that is called this, if there is one and a key for it; ModelError says what is not."""
         return self._voice(text).model.model
 
     async def start(

@@ -6,8 +6,8 @@ it returns sends along in a header, so tests do not meet each other's answers.
     def test_…(aimock):
         model = aimock.answering("openai-completions", {"content": "Hello"})
 
-`response` and `options` are aimock's own: `content`, `reasoning`, `toolCalls`, `blocks`, `usage`; `error` with
-`status` and `retryAfter`; `chunkSize`, `truncateAfterChunks`, `disconnectAfterMs`, and `chaos`.
+`response` and `options` are aimock's own: `content`, `reasoning`, `toolCalls`, `blocks`, `usage`; or `error`
+with `status` and `retryAfter`; `chunkSize`, `truncateAfterChunks`, `disconnectAfterMs`, and `chaos`.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ import perdure
 from perdure.agent.draft import Draft
 from perdure.agent.models import OFFLINE, Finished, Model, Request
 from perdure.agent.models.offline import WHAT_IT_CAN, WHAT_IT_IS, Offline
-from perdure.agent.models.offline_inquiry import MOST_ROUNDS
-from perdure.agent.models.offline_project import commands_in, first_paragraph
-from perdure.agent.models.offline_question import question
-from perdure.agent.models.offline_source import is_test, source
+from perdure.agent.models.offline.inquiry import MOST_ROUNDS
+from perdure.agent.models.offline.project import commands_in, first_paragraph
+from perdure.agent.models.offline.question import question
+from perdure.agent.models.offline.source import is_test, source
 from perdure.agent.tools import BUILT_IN, AgentToolResult, ToolContext, checked
 from perdure.registry import load
 from perdure.session.context import INTERRUPTED

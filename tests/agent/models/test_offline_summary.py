@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from perdure.agent.models import OFFLINE, Model, Piece, Request
 from perdure.agent.models.offline import WHAT_IT_IS, Offline
-from perdure.agent.models.offline_summary import SECTIONS, Said, requested, summary
+from perdure.agent.models.offline.summary import SECTIONS, Said, requested, summary
 from perdure.session.entry import Assistant, Text, User
 
 TALK = """\

@@ -11,12 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from perdure.agent.models.offline_files import Files, depth
-from perdure.agent.models.offline_inquiry import Call, Found, Plan, Steps, hits, names
-from perdure.agent.models.offline_outline import outline
-from perdure.agent.models.offline_project import MANIFESTS, entry_points, manifest, point_file
-from perdure.agent.models.offline_report import Listing, Told, report
-from perdure.agent.models.offline_source import (
+from perdure.agent.models.offline.files import Files, depth
+from perdure.agent.models.offline.inquiry import Call, Found, Plan, Steps, hits, names
+from perdure.agent.models.offline.outline import outline
+from perdure.agent.models.offline.project import MANIFESTS, entry_points, manifest, point_file
+from perdure.agent.models.offline.report import Listing, Told, report
+from perdure.agent.models.offline.source import (
     LANGUAGES,
     PATTERNS,
     Source,

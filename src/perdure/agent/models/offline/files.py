@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from perdure.agent.models.offline_source import is_aside, is_code, language_of
+from perdure.agent.models.offline.source import is_aside, is_code, language_of
 
 _PYTHON = re.compile(r"\s*(?:from\s+([.\w]+)\s+import\s+(.*)|import\s+([.\w]+))")
 _RELATIVE = re.compile(r"""["'](\.[^"']*)["']""")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from perdure.agent.models.offline_files import depth
-from perdure.agent.models.offline_inquiry import Call, Found, Hit, Plan, Steps, hits, names
-from perdure.agent.models.offline_outline import described, fenced, outline
-from perdure.agent.models.offline_question import Question, keywords
-from perdure.agent.models.offline_source import definition_in, is_aside, is_code, is_test
+from perdure.agent.models.offline.files import depth
+from perdure.agent.models.offline.inquiry import Call, Found, Hit, Plan, Steps, hits, names
+from perdure.agent.models.offline.outline import described, fenced, outline
+from perdure.agent.models.offline.question import Question, keywords
+from perdure.agent.models.offline.source import definition_in, is_aside, is_code, is_test
 
 _KINDS = "class|def|func|fn|fun|function|interface|struct|enum|type|trait"
 MOST_HITS = 40

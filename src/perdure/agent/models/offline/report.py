@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from perdure.agent.models.offline_files import Files
-from perdure.agent.models.offline_project import (
+from perdure.agent.models.offline.files import Files
+from perdure.agent.models.offline.project import (
     EntryPoint,
     Manifest,
     commands_in,
@@ -17,7 +17,7 @@ from perdure.agent.models.offline_project import (
     first_paragraph,
     point_file,
 )
-from perdure.agent.models.offline_source import Definition, Source, is_aside, is_code, is_test, language_of
+from perdure.agent.models.offline.source import Definition, Source, is_aside, is_code, is_test, language_of
 
 MOST_DEFINITIONS = 10
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from perdure.agent.models.offline_files import Files, depth
-from perdure.agent.models.offline_inquiry import Found
-from perdure.agent.models.offline_source import is_aside
+from perdure.agent.models.offline.files import Files, depth
+from perdure.agent.models.offline.inquiry import Found
+from perdure.agent.models.offline.source import is_aside
 from perdure.session.record import loads
 
 MANIFESTS = (

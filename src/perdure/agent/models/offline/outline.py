@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from perdure.agent.models.offline_inquiry import Call, Found, Plan
-from perdure.agent.models.offline_source import PATTERNS, Source, language_of, source
+from perdure.agent.models.offline.inquiry import Call, Found, Plan
+from perdure.agent.models.offline.source import PATTERNS, Source, language_of, source
 
 MOST_LINES = 40
 _HEADINGS = re.compile(r"^(?:#{1,4}\s+(?P<name>.+?)\s*#*|(?P<name2>\S.*)(?=\n[=\-~]{3,}$))$", re.M)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from perdure.agent.models.offline_source import language_of
+from perdure.agent.models.offline.source import language_of
 
 Kind = Literal[
     "survey", "path", "topic", "search", "defined", "callers", "files", "read", "list",

@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from perdure.agent.models import Finished, Model, Piece, Request, Sent, Usage
-from perdure.agent.models.offline_inquiry import Call, Plan, Turn, last_turn, pursue
+from perdure.agent.models.offline.inquiry import Call, Plan, Turn, last_turn, pursue
 from perdure.session.entry import Assistant, ToolCall, User, text_of
 from perdure.session.record import dumps
 
 if TYPE_CHECKING:
-    from perdure.agent.models.offline_question import Question
-    from perdure.agent.models.offline_summary import Said
+    from perdure.agent.models.offline.question import Question
+    from perdure.agent.models.offline.summary import Said
 
 WHAT_IT_IS = (
     "No language model is set up: this is a built-in program that searches this folder with real tools and "
@@ -65,17 +65,17 @@ def respond(request: Request) -> list[Call] | str:
     """The calls to make next, or the answer."""
     turn = last_turn(request.messages)
     if "</conversation>" in turn.question or "</summary>" in turn.question:
-        from perdure.agent.models import offline_summary
+        from perdure.agent.models.offline import summary
 
-        if offline_summary.is_request(turn.question):
-            return offline_summary.requested(turn.question)
-        if resumed := offline_summary.last_request(turn.question):
+        if summary.is_request(turn.question):
+            return summary.requested(turn.question)
+        if resumed := summary.last_request(turn.question):
             turn = turn._replace(question=resumed)  # the turn was condensed while it was under way
     return _answer(turn, request)
 
 
 def _answer(turn: Turn, request: Request) -> list[Call] | str:
-    from perdure.agent.models.offline_question import question
+    from perdure.agent.models.offline.question import question
 
     asked = question(turn.question)
     tools = frozenset(tool.name for tool in request.tools)
@@ -83,10 +83,10 @@ def _answer(turn: Turn, request: Request) -> list[Call] | str:
         case "title":
             return _title(request.messages)
         case "recap":
-            from perdure.agent.models.offline_summary import summary
+            from perdure.agent.models.offline import summary
 
             said = _said(request.messages)
-            return _honestly(summary(said) if said else "Nothing has been said yet.")
+            return _honestly(summary.summary(said) if said else "Nothing has been said yet.")
         case "run":
             return _honestly(_COMMANDS)
         case "change":
@@ -94,7 +94,7 @@ def _answer(turn: Turn, request: Request) -> list[Call] | str:
         case "help":
             return _honestly(WHAT_IT_CAN)
         case "survey" if asked.attached:
-            from perdure.agent.models.offline_outline import of_text
+            from perdure.agent.models.offline.outline import of_text
 
             if told := of_text(asked.attached):
                 return _honestly(told)
@@ -108,29 +108,29 @@ def _answer(turn: Turn, request: Request) -> list[Call] | str:
 
 def _plan(asked: Question, tools: Collection[str]) -> Plan:
     if asked.kind == "survey":
-        from perdure.agent.models.offline_survey import survey
+        from perdure.agent.models.offline.survey import survey
 
         return survey("", tools)
-    from perdure.agent.models import offline_search
+    from perdure.agent.models.offline import search
 
     match asked.kind:
         case "path":
-            from perdure.agent.models.offline_survey import survey
+            from perdure.agent.models.offline.survey import survey
 
             folder = asked.path.rstrip("/") or "/"
-            return offline_search.named(asked, tools, survey("" if folder == "." else folder, tools))
+            return search.named(asked, tools, survey("" if folder == "." else folder, tools))
         case "topic":
-            from perdure.agent.models.offline_survey import survey
+            from perdure.agent.models.offline.survey import survey
 
-            return offline_search.topic(asked, tools, lambda folder: survey(folder, tools))
+            return search.topic(asked, tools, lambda folder: survey(folder, tools))
         case "files":
-            return offline_search.files(asked, tools)
+            return search.files(asked, tools)
         case "read":
-            return offline_search.show(asked, tools)
+            return search.show(asked, tools)
         case "list":
-            return offline_search.listing(asked, tools)
+            return search.listing(asked, tools)
         case _:
-            return offline_search.search(asked, tools)
+            return search.search(asked, tools)
 
 
 def _honestly(*parts: str) -> str:
@@ -146,7 +146,7 @@ def _title(messages: Sequence[Sent]) -> str:
 
 def _said(messages: Sequence[Sent]) -> list[Said]:
     """The conversation before its last question."""
-    from perdure.agent.models.offline_summary import Said
+    from perdure.agent.models.offline.summary import Said
 
     last = max((at for at, message in enumerate(messages) if isinstance(message, User)), default=0)
     found = []
