@@ -143,15 +143,13 @@ class Agent:
         waiting.append(text)
         self._queue_changed = True
 
-    async def send(self, content: Content) -> AsyncGenerator[AgentEvent, None]:
+    def send(self, content: Content) -> AsyncGenerator[AgentEvent, None]:
         """Say something, and watch what comes of it. The order of the events is in `perdure.agent.events`.
 
         A model that fails is told by the last message. What raises is `NotSaved` and the like: what was said
         could not be recorded.
         """
-        async with aclosing(self._working(self._answering([User(content, clock_milliseconds())]))) as events:
-            async for event in events:
-                yield event
+        return self._working(self._answering([User(content, clock_milliseconds())]))
 
     async def compact(self, instructions: str = "") -> AsyncGenerator[AgentEvent, None]:
         """Condense the conversation now. Raises ModelError if the summary cannot be made."""
@@ -235,7 +233,7 @@ class Agent:
         while True:
             before = len(self._added)
             try:
-                async with aclosing(self._turn()) as events:
+                async with aclosing(await self._turn()) as events:
                     async for event in events:
                         yield event
                         if attempt and isinstance(event, MessageEnd) and isinstance(event.message, Assistant):
@@ -302,6 +300,8 @@ class Agent:
         return float(min(self._retry.base_delay_ms / 1000 * 2**attempt, longest))
 
     async def _turn(self) -> AsyncGenerator[AgentEvent, None]:
+        """Begun by whoever iterates over it, without another generator in between: each of them is paid for
+        with every event."""
         request = Request(
             system=self._system,
             messages=tuple(await self._sent()),
@@ -310,10 +310,7 @@ class Agent:
             max_tokens=self._room_for_an_answer(),
             session_id=self._session.id,
         )
-        turn = loop.turn(self._voice.model, request, self._bench, self._keep, self._switch)
-        async with aclosing(turn) as events:
-            async for event in events:
-                yield event
+        return loop.turn(self._voice.model, request, self._bench, self._keep, self._switch)
 
     def _room_for_an_answer(self) -> int:
         """Less than the model could say, where its window would not hold that: some providers refuse a

@@ -99,12 +99,17 @@ def _last(texts: Iterable[str]) -> str:
 
 def priced(usage: Usage, cost: Cost) -> dict[str, Any]:
     """Usage as a session keeps it, with what it cost in US dollars."""
-    counts = (usage.input, usage.output, usage.cache_read, usage.cache_write)
-    prices = (cost.input, cost.output, cost.cache_read, cost.cache_write)
-    names = ("input", "output", "cacheRead", "cacheWrite")
-    paid = [count * price / 1_000_000 for count, price in zip(counts, prices, strict=True)]
+    paid = {
+        "input": usage.input * cost.input / 1_000_000,
+        "output": usage.output * cost.output / 1_000_000,
+        "cacheRead": usage.cache_read * cost.cache_read / 1_000_000,
+        "cacheWrite": usage.cache_write * cost.cache_write / 1_000_000,
+    }
     return {
-        **dict(zip(names, counts, strict=True)),
+        "input": usage.input,
+        "output": usage.output,
+        "cacheRead": usage.cache_read,
+        "cacheWrite": usage.cache_write,
         "totalTokens": usage.total,
-        "cost": {**dict(zip(names, paid, strict=True)), "total": sum(paid)},
+        "cost": {**paid, "total": sum(paid.values())},
     }
