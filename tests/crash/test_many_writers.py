@@ -37,7 +37,7 @@ PATIENCE = 60.0  # a writer waits its turn behind fifteen others
 @pytest.mark.parametrize(
     ("appends", "kills", "durability"),
     [
-        pytest.param(200, 24, "process", id="200 appends"),
+        pytest.param(80, 24, "process", id="80 appends"),
         pytest.param(20, 8, "power", id="20 synced appends"),
     ],
 )

@@ -30,7 +30,7 @@ from perdure.agent.events import (
     TurnEnd,
     TurnStart,
 )
-from perdure.agent.loop import Bench, settled
+from perdure.agent.loop import Bench, in_thread
 from perdure.agent.models import LanguageModel, Request, Sent
 from perdure.agent.settings import Retry
 from perdure.agent.switch import Stopped, Switch
@@ -233,7 +233,9 @@ class Agent:
         while True:
             before = len(self._added)
             try:
-                async with aclosing(await self._turn()) as events:
+                request = await self._request()
+                turn = loop.turn(self._voice.model, request, self._bench, self._keep, self._switch)
+                async with aclosing(turn) as events:
                     async for event in events:
                         yield event
                         if attempt and isinstance(event, MessageEnd) and isinstance(event.message, Assistant):
@@ -299,10 +301,8 @@ class Agent:
             return error.retry_after if error.retry_after <= longest else None
         return float(min(self._retry.base_delay_ms / 1000 * 2**attempt, longest))
 
-    async def _turn(self) -> AsyncGenerator[AgentEvent, None]:
-        """Begun by whoever iterates over it, without another generator in between: each of them is paid for
-        with every event."""
-        request = Request(
+    async def _request(self) -> Request:
+        return Request(
             system=self._system,
             messages=tuple(await self._sent()),
             tools=self._specs,
@@ -310,7 +310,6 @@ class Agent:
             max_tokens=self._room_for_an_answer(),
             session_id=self._session.id,
         )
-        return loop.turn(self._voice.model, request, self._bench, self._keep, self._switch)
 
     def _room_for_an_answer(self) -> int:
         """Less than the model could say, where its window would not hold that: some providers refuse a
@@ -323,7 +322,7 @@ class Agent:
 
     async def _keep(self, message: EventMessage) -> str:
         bodies = [*self._unsaved, Message(message)]
-        entries = await settled(asyncio.to_thread(self._session.append, *bodies))
+        entries = await in_thread(self._session.append, *bodies)
         self._unsaved = []
         self._added.append(message)
         if isinstance(message, Assistant) and message.stop_reason in ("error", "aborted"):
@@ -335,7 +334,7 @@ class Agent:
 
     async def _sent(self) -> list[Sent]:
         if self._messages is None:
-            context = await settled(asyncio.to_thread(self._session.context))
+            context = await in_thread(self._session.context)
             self._messages = [m for m in context.messages if isinstance(m, User | Assistant | ToolResult)]
             self._tokens = Counter.of(self._messages, context.condensed)
         return self._messages
@@ -347,7 +346,7 @@ class Agent:
     async def _compacting(self, reason: Reason, instructions: str = "") -> AsyncGenerator[AgentEvent, None]:
         """Tells of it, unless there is nothing to condense. Where nobody asked for it, the turn goes on if it
         fails."""
-        entries = await settled(asyncio.to_thread(self._session.live))
+        entries = await in_thread(self._session.live)
         talking = self._voice.model.model
         if self._strategy.plan(entries, talking, reason) is None:
             if reason == "manual":
@@ -376,7 +375,7 @@ class Agent:
         assert body is not None
         # With the settings of the moment beside it, nobody has to look for them further back.
         settings = (ModelChange(talking.provider, talking.id), ThinkingLevelChange(self._voice.thinking))
-        await settled(asyncio.to_thread(self._session.append, *self._unsaved, *settings, body))
+        await in_thread(self._session.append, *self._unsaved, *settings, body)
         self._unsaved = []
         self._messages = None
         result = {

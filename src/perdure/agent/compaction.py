@@ -14,8 +14,9 @@ even the last turn is too long, nothing is kept as it is, and the user's last re
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
+from itertools import accumulate
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -40,8 +41,10 @@ Reason = Literal["manual", "threshold", "overflow"]
 
 _SMALLEST_WINDOW = 1024
 """Tokens. Less is no window of a model that could do this work, but a mistake in its description."""
-_LEAST = 200
+_LEAST = 100
 """Tokens that are worth a summary."""
+_FRAME = 40
+"""Tokens of the words that tell a model what a summary is."""
 
 
 # --- when ---------------------------------------------------------------------------------------------
@@ -133,15 +136,13 @@ class SummaryCompaction(Struct, frozen=True, kw_only=True):
             threshold = int(self.threshold * window)
         else:
             threshold = self.threshold if self.threshold <= window else usable
-        summary = max(min(reserve * 4 // 5, threshold // 3), _LEAST // 2)
-        turn = max(min(reserve // 2, threshold // 5), _LEAST // 2)
         return Room(
             window=window,
+            usable=usable,
             threshold=threshold,
             keep=min(self.keep_recent_tokens, threshold // 3),
-            most=usable - summary - turn,
-            summary=summary,
-            turn=turn,
+            summary=max(min(reserve * 4 // 5, threshold // 3), _LEAST),
+            turn=max(min(reserve // 2, threshold // 5), _LEAST),
         )
 
 
@@ -149,11 +150,11 @@ class Room(Struct, frozen=True, kw_only=True):
     """How a window is divided, in tokens. What is kept and the summaries leave the reserve free."""
 
     window: int
+    usable: int
+    """The window without the reserve."""
     threshold: int
     keep: int
-    """So much of the newest messages is kept,"""
-    most: int
-    """and never more than this."""
+    """So much of the newest messages is kept."""
     summary: int
     """The most that a summary has,"""
     turn: int
@@ -163,6 +164,11 @@ class Room(Struct, frozen=True, kw_only=True):
     def longest(self) -> int:
         """The most that is taken of a model that does not stop where it was told to."""
         return (self.summary + self.turn) * 5 // 4
+
+    @property
+    def most(self) -> int:
+        """What is kept is never more than this."""
+        return self.usable - self.longest
 
 
 def overflowed(message: Assistant, model: Model) -> bool:
@@ -178,7 +184,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     history: Sequence[AnyMessage]
     """What is condensed: whole turns,"""
     turn: Sequence[AnyMessage]
-    """and the beginning of the turn that is cut in two."""
+    """and the beginning of the turn that is cut in two, if that is worth a summary of its own."""
     first_kept_entry_id: str
     """Empty if nothing is kept."""
     request: str
@@ -200,8 +206,12 @@ def plan(
     previous = _previous(entries, [entry for entry, _ in spoken])
     said = [(entry, message) for entry, message in spoken if entry.type != "compaction"]
     messages = [message for _, message in said]
-    weights = [of_message(message) for message in messages]
-    cut = _cut(messages, weights, room)
+    calls = _calls_of_results(messages)
+    weights = [
+        0 if isinstance(message, ToolResult) and at not in calls else of_message(message)
+        for at, message in enumerate(messages)  # a result whose call is not there is not sent
+    ]
+    cut = _cut(weights, _places(messages, calls), room)
     condensed = of_text(previous.summary) if previous else 0
     replaced = sum(weights[:cut])
     if replaced + max(condensed - room.longest, 0) < max(room.keep // 4, _LEAST):
@@ -212,6 +222,8 @@ def plan(
         request = next(asked, "")
     elif not isinstance(messages[cut], User):  # inside a turn
         begin = max((at for at in range(cut) if isinstance(messages[at], User)), default=cut)
+        if min(sum(weights[:begin]), sum(weights[begin:cut])) < _LEAST:
+            begin = cut  # not worth a request of its own
     return Plan(
         history=messages[:begin],
         turn=messages[begin:cut],
@@ -232,44 +244,49 @@ def _previous(entries: Sequence[Entry], spoken: Sequence[Entry]) -> Compaction |
     return body if isinstance(body, Compaction) else None
 
 
-def _cut(messages: Sequence[AnyMessage], weights: Sequence[int], room: Room) -> int:
+def _cut(weights: Sequence[int], places: Sequence[int], room: Room) -> int:
     """The first message that is kept; their number if none is."""
-    end = len(messages)
+    end = len(weights)
     reached, kept = end, 0
     while reached and kept < max(room.keep, 1):
         reached -= 1
         kept += weights[reached]
     if kept < room.keep:
         return 0
-    places = _places(messages)
     cut = next((at for at in places if at >= reached), None)
     if cut is None:
         cut = max((at for at in places if at < reached), default=0)
-    kept = sum(weights[cut:])
-    while kept > room.most and cut < end:
-        kept -= weights[cut]
-        cut += 1
-    return next((at for at in places if at >= cut), end)
+    left = [*accumulate(reversed(weights), initial=0)][::-1]
+    cut = next((at for at in places if at >= cut and left[at] <= room.threshold), cut)
+    if left[cut] <= room.most:
+        return cut
+    return next((at for at in places if at > cut and left[at] <= room.most), end)
 
 
-def _places(messages: Sequence[AnyMessage]) -> list[int]:
+def _places(messages: Sequence[AnyMessage], calls: Mapping[int, int]) -> list[int]:
     """Where a conversation can be cut: before anything but a result, with every call and its result on one
     side. A result need not follow its call at once: the user may have said something meanwhile."""
-    together = [0] * (len(messages) + 1)  # where cuts begin, and end, to be between a call and its result
-    calls: dict[str, int] = {}
+    open_until = dict.fromkeys(calls.values(), 0)
+    for result, call in calls.items():
+        open_until[call] = max(open_until[call], result)
+    places, end = [], -1
     for at, message in enumerate(messages):
-        if isinstance(message, ToolResult):
-            if (call := calls.pop(message.tool_call_id, None)) is not None:
-                together[call + 1] += 1
-                together[at + 1] -= 1
-        else:
-            calls.update((call.id, at) for call in calls_in(message))
-    places, pairs = [], 0
-    for at, message in enumerate(messages):
-        pairs += together[at]
-        if not pairs and not isinstance(message, ToolResult):
+        if at > end and not isinstance(message, ToolResult):
             places.append(at)
+        end = max(end, open_until.get(at, -1))
     return places
+
+
+def _calls_of_results(messages: Sequence[AnyMessage]) -> dict[int, int]:
+    """For each result that is sent, by its place, where its call is."""
+    found: dict[int, int] = {}
+    waiting: dict[str, int] = {}
+    for at, message in enumerate(messages):
+        if not isinstance(message, ToolResult):
+            waiting.update((call.id, at) for call in calls_in(message))
+        elif message.tool_call_id in waiting:
+            found[at] = waiting.pop(message.tool_call_id)
+    return found
 
 
 # --- the summary --------------------------------------------------------------------------------------
@@ -337,11 +354,9 @@ async def summarise(
     asked = _Asked(model, model.model.context_window if is_other else made.room.window)
     about = "\n".join(filter(None, (made.instructions, instructions)))
     earlier = _without_lists(made.previous.summary) if made.previous else ""
-    if made.history and made.turn:
-        summary = await asked.summary(made.history, made.room.summary, earlier, about)
+    summary = await asked.summary(made.history, made.room.summary, earlier, about)
+    if made.turn:
         summary += _SPLIT + await asked.summary_of_turn(made.turn, made.room.turn, about)
-    else:
-        summary = await asked.summary(made.history or made.turn, made.room.summary, earlier, about)
     details = _files(made)
     return Compaction(
         _within(summary, made, details),
@@ -422,15 +437,16 @@ def _prompt(messages: Sequence[AnyMessage], room: int, task: str, earlier: str, 
 
 def _within(summary: str, plan: Plan, files: dict[str, list[str]]) -> str:
     """The text that stands for what is condensed, and is shorter than that."""
-    most = CHARACTERS * (min(plan.replaced, plan.room.longest) - _LEAST // 4)
+    most = CHARACTERS * (min(plan.replaced, plan.room.longest) - _FRAME)
     added = ""
     if plan.request:
         quoted = shortened(plan.request, most // 4)
         added = f"\n\nThe user's last request, word for word:\n<request>\n{quoted}\n</request>"
     for tag, names in zip(_LISTS, files.values(), strict=True):
-        if names:
-            added += f"\n\n<{tag}>\n{_listed(names, most // 10)}\n</{tag}>"
-    return shortened(summary, max(most - len(added), most // 4)) + added
+        listed = f"\n\n<{tag}>\n{_listed(names, most // 10)}\n</{tag}>" if names else ""
+        if len(added + listed) <= most // 2:
+            added += listed
+    return shortened(summary, most - len(added)) + added
 
 
 _LISTS = ("read-files", "modified-files")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct
 
@@ -151,41 +151,42 @@ class _Telling:
         self._open: int | None = None  # text or thinking that goes on until another block begins
         self._has_begun = False
 
-    def of(self, piece: Piece) -> Iterator[AgentEvent]:
-        yield from self._beginning()
+    def of(self, piece: Piece) -> list[AgentEvent]:
         index, kind = piece.index, _TOLD[piece.kind]
+        told: list[AgentEvent] = []
         if index not in self._kinds:
-            yield from self._end_of_open()
+            told += [*self._beginning(), *self._end_of_open()]
             self._kinds[index] = kind
             self._open = index if kind != "toolcall" else None
             self._draft.add(piece)
-            yield self._update(AnswerEvent(f"{kind}_start", index))
+            told.append(self._update(AnswerEvent(f"{kind}_start", index)))
         else:
             self._draft.add(piece)
         if piece.text:
-            yield self._update(AnswerEvent(f"{kind}_delta", index, piece.text))
+            told.append(self._update(AnswerEvent(f"{kind}_delta", index, piece.text)))
+        return told
 
-    def of_the_end(self, message: Assistant) -> Iterator[AgentEvent]:
-        yield from self._beginning()
-        yield from self._end_of_open()
+    def of_the_end(self, message: Assistant) -> list[AgentEvent]:
+        told = [*self._beginning(), *self._end_of_open()]
         calls = iter(calls_in(message))
         for index, kind in self._kinds.items():
             if kind == "toolcall":
-                yield self._update(AnswerEvent("toolcall_end", index, tool_call=next(calls, UNSET)))
+                told.append(self._update(AnswerEvent("toolcall_end", index, tool_call=next(calls, UNSET))))
         kind = "error" if message.stop_reason in ("error", "aborted") else "done"
-        yield self._update(AnswerEvent(kind, reason=message.stop_reason))
+        return [*told, self._update(AnswerEvent(kind, reason=message.stop_reason))]
 
-    def _beginning(self) -> Iterator[AgentEvent]:
-        if not self._has_begun:
-            self._has_begun = True
-            yield MessageStart(self._draft.message())
-            yield self._update(AnswerEvent("start"))
+    def _beginning(self) -> list[AgentEvent]:
+        if self._has_begun:
+            return []
+        self._has_begun = True
+        return [MessageStart(self._draft.message()), self._update(AnswerEvent("start"))]
 
-    def _end_of_open(self) -> Iterator[AgentEvent]:
-        if self._open is not None:
-            index, self._open = self._open, None
-            content = self._draft.text_of(index)
-            yield self._update(AnswerEvent(f"{self._kinds[index]}_end", index, content=content))
+    def _end_of_open(self) -> list[AgentEvent]:
+        if self._open is None:
+            return []
+        index, self._open = self._open, None
+        content = self._draft.text_of(index)
+        return [self._update(AnswerEvent(f"{self._kinds[index]}_end", index, content=content))]
 
     def _update(self, event: AnswerEvent) -> MessageUpdate:
         return MessageUpdate(event, self._draft, len(self._draft))
@@ -293,6 +294,11 @@ async def _end(running: Sequence[_Running]) -> None:
         task.cancel()
     if tasks:
         await settled(asyncio.wait(tasks))
+
+
+async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
+    """What waits for a disk, done aside; awaited to its end likewise."""
+    return await settled(asyncio.get_running_loop().run_in_executor(None, work, *arguments))
 
 
 async def settled(under_way: Awaitable[T]) -> T:

@@ -11,7 +11,6 @@ Nothing is written before something is said, and a new session in which nothing 
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
@@ -22,7 +21,7 @@ from perdure.agent import environment, prompt
 from perdure.agent.agent import Agent, Voice
 from perdure.agent.compaction import CompactionStrategy, NoCompaction, SummaryCompaction
 from perdure.agent.events import AgentEvent
-from perdure.agent.loop import Bench, settled
+from perdure.agent.loop import Bench, in_thread
 from perdure.agent.models import THINKING_LEVELS, LanguageModel, Model
 from perdure.agent.models.connections import Connections
 from perdure.agent.models.registry import ModelRegistry
@@ -95,9 +94,9 @@ class AgentSession:
             voice = self._voice(model, thinking) if model is not None else None
             opened = session
             if opened is None:
-                opened = await settled(asyncio.to_thread(self._opened, session_id))
+                opened = await in_thread(self._opened, session_id)
             self._session = opened
-            context = await settled(asyncio.to_thread(opened.context))
+            context = await in_thread(opened.context)
             voice = voice or self._restored(context, default_model, thinking)
             self._agent = Agent(
                 opened,
@@ -161,7 +160,7 @@ class AgentSession:
         await self._connections.aclose()
         session, self._session, self._agent = self._session, None, None
         if session is not None:
-            await settled(asyncio.to_thread(self._let_go, session))
+            await in_thread(self._let_go, session)
 
     async def __aenter__(self) -> Self:
         return self

@@ -244,6 +244,8 @@ class ResponsesReader:
         if data.strip() == "[DONE]":  # from those who know it from the other protocol
             return
         told = loads(data.encode())
+        made = told.get("item") or {}
+        told.setdefault("item_id", made.get("id") or made.get("call_id"))  # llama.cpp numbers no items
         kind = told.get("type") or event
         if kind in _DELTAS:
             yield from self._delta(_DELTAS[kind], kind, told)
