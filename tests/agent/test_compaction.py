@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.agent import compaction
-from perdure.agent.compaction import CompactionStrategy, NoCompaction, SummaryCompaction, overflowed
+from perdure.agent.compaction import CompactionStrategy, NoCompaction, SummaryCompaction
 from perdure.agent.models import Cost, Finished, Model, Piece, Usage
 from perdure.agent.tokens import of_message, of_text
 from perdure.errors import ContextOverflow, ModelError, UsageError
@@ -274,20 +274,6 @@ def test_pi_21_no_compaction_is_never_due_and_never_planned():
         assert (after, body, requests) == (entries, None, [])
 
 
-@pytest.mark.parametrize(
-    ("usage", "reason", "too_much"),
-    [
-        ({"input": 120_000, "cacheRead": 9000}, "stop", True),
-        ({"input": 120_000, "cacheRead": 8000}, "stop", False),
-        ({"input": 999_999}, "length", False),
-        ({"input": "many"}, "stop", False),
-    ],
-)
-def test_a_window_that_overflowed_in_silence_is_noticed(usage, reason, too_much):
-    message = Assistant([Text("x")], usage=usage, stop_reason=reason)
-    assert overflowed(message, model_of()) is too_much
-
-
 # --- what ---------------------------------------------------------------------------------------------
 
 
@@ -370,6 +356,13 @@ def test_a_long_prompt_that_fits_is_kept():
     entries = chain(*[user(10_000), answer(10_000)] * 12, user(280_000, "paste "))
     _, body, _ = compacted(entries)
     assert body.first_kept_entry_id == entries[-1].id
+
+
+def test_what_is_kept_is_below_the_threshold_where_it_can_be():
+    """Or it would be due again at once."""
+    entries = chain(user(10), answer(3000), user(10))
+    _, body, _ = compacted(entries, strategy=SummaryCompaction(threshold=100, keep_recent_tokens=10))
+    assert body.first_kept_entry_id == "e2"
 
 
 def test_an_overflow_counts_more_than_what_is_said_of_the_window():

@@ -21,7 +21,6 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from perdure.agent import tokens
 from perdure.agent.draft import priced
 from perdure.agent.models import Finished, LanguageModel, Model, Request, Usage
 from perdure.agent.tokens import CHARACTERS, Counter, of_message, of_text
@@ -30,7 +29,6 @@ from perdure.errors import ContextOverflow, ModelError, UsageError
 from perdure.session import context
 from perdure.session.entry import (
     AnyMessage,
-    Assistant,
     Compaction,
     Entry,
     ToolResult,
@@ -169,12 +167,6 @@ class Room(Struct, frozen=True, kw_only=True):
     def most(self) -> int:
         """What is kept is never more than this."""
         return self.usable - self.longest
-
-
-def overflowed(message: Assistant, model: Model) -> bool:
-    """Whether a model was sent more than it can read and answered all the same, without saying so."""
-    read = tokens.used(message, "input") + tokens.used(message, "cacheRead")
-    return message.stop_reason == "stop" and read > model.context_window > 0
 
 
 # --- what ---------------------------------------------------------------------------------------------
