@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from msgspec import Struct
-from perdure.agent.compaction import NoCompaction, SummaryCompaction
 
 from perdure.agent.agent import Agent, Voice
+from perdure.agent.compaction import NoCompaction, SummaryCompaction
 from perdure.agent.events import AutoRetryStart, CompactionEnd, MessageEnd, MessageUpdate
 from perdure.agent.loop import Bench
 from perdure.agent.models import Finished, Usage
@@ -53,7 +53,7 @@ async def told(events) -> list[Any]:
 
 def on_disk(session) -> list[Any]:
     """What another process would read now."""
-    path = Session.view(session.store, session.ref).path()
+    path: Any = Session.view(session.store, session.ref).path()
     return [entry.body.message for entry in path if entry.type == "message"]
 
 
@@ -80,7 +80,7 @@ async def test_what_is_told_is_what_is_on_disk(session):
     async with aclosing(agent.send("hello")) as events:
         async for event in events:
             if isinstance(event, MessageEnd):
-                last = Session.view(session.store, session.ref).path()[-1]
+                last: Any = Session.view(session.store, session.ref).path()[-1]
                 assert (last.id, last.body.message) == (event.entry_id, event.message)
 
 

@@ -86,7 +86,7 @@ async def test_pieces_of_a_block_are_joined_and_every_update_knows_the_message_s
     updates = [e for e in watched.told if isinstance(e, MessageUpdate)]
     deltas = [e for e in updates if e.assistant_message_event.type == "text_delta"]
     assert len(deltas) > 3
-    assert "".join(e.assistant_message_event.delta for e in deltas) == text
+    assert "".join(str(e.assistant_message_event.delta) for e in deltas) == text
     seen = [text_of(e.message.content) for e in deltas]
     assert seen == sorted(seen, key=len)
     assert seen[-1] == text == text_of(watched.kept[0].content)

@@ -27,7 +27,7 @@ from perdure.testing import ScriptedModel
 from tests.agent.models.schemas import accepts
 from tests.crash.killing import LAYOUTS, Child, Report, alone, share, store_in
 
-REPLIES = (
+REPLIES: Any = (
     [
         Thinking("hmm", "signed"),
         "let me see",

@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,14 +20,14 @@ __all__ = ["wire_server"]
 
 def said(*texts: str, reason: str = "stop") -> bytes:
     """An answer in the chat protocol, a chunk a text."""
-    chunks = [{"choices": [{"index": 0, "delta": {"content": text}}]} for text in texts]
+    chunks: list[Any] = [{"choices": [{"index": 0, "delta": {"content": text}}]} for text in texts]
     usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
     chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
     chunks.append({"choices": [], "usage": usage})
     return b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks) + b"data: [DONE]\n\n"
 
 
-def called(*calls: tuple[str, str, dict]) -> bytes:
+def called(*calls: tuple[str, str, dict[str, Any]]) -> bytes:
     made = [
         {"index": at, "id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(args)}}
         for at, (id, name, args) in enumerate(calls)

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -34,12 +35,22 @@ class Server:
         size = {"context_window": 2048, "max_tokens": 400}
         return {"models": [reached | size | traits], "default_model": "small"}
 
-    def metric(self, name: str) -> float:
-        """What the server itself counts."""
+    @property
+    def work(self) -> int:
+        """Steps that the model has been taken through; each makes a token of an answer, or reads a prompt."""
+        return self._figure("n_decode_total")
+
+    def work_since(self, before: int) -> int:
+        """When there is no more to do."""
+        while self._figure("requests_processing"):
+            time.sleep(0.1)
+        return self.work - before
+
+    def _figure(self, name: str) -> int:
         with urllib.request.urlopen(f"{self._address}/metrics", timeout=60) as answer:
-            found = re.search(rf"^llamacpp:{name} (\S+)$", answer.read().decode(), re.MULTILINE)
+            found = re.search(rf"^llamacpp:{name} (\d+)$", answer.read().decode(), re.MULTILINE)
         assert found, name
-        return float(found[1])
+        return int(found[1])
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,9 +136,10 @@ async def test_pi_06_the_model_can_change_in_the_middle_of_a_session(project):
         assert [event async for event in agent.send_message("hello")]
         agent.set_model(other)
         assert [event async for event in agent.send_message("again")]
-        changes = [entry for entry in agent.session.entries if entry.type == "model_change"]
+        changes: Any = [entry for entry in agent.session.entries if entry.type == "model_change"]
         assert [entry.body.model_id for entry in changes] == ["scripted", "other"]
-    assert other.requests[0].messages[1].provider == "scripted"
+    answer: Any = other.requests[0].messages[1]
+    assert answer.provider == "scripted"
 
 
 async def test_pi_07_bash(project):
@@ -255,7 +257,7 @@ async def test_pi_20_a_long_history_is_condensed_and_the_file_keeps_all_of_it(pr
         assert "what was said" in sent[0].text
         assert all("one one" not in message.text for message in sent[1:])
         assert "one one" in "".join(entry.text for entry in session.path())
-        fork = type(session).view(session.store, session.fork(compaction.parent_id))
+        fork: Any = type(session).view(session.store, session.fork(compaction.parent_id))
         assert fork.context().messages[0].text == "one " * 100
 
 
@@ -267,7 +269,8 @@ async def test_pi_21_no_compaction_never_condenses(project):
 
 
 def test_pi_21_a_strategy_may_be_given(project):
-    assert AgentSession(compaction=SummaryCompaction(threshold=0.5))._compaction.threshold == 0.5
+    strategy = SummaryCompaction(threshold=0.5)
+    assert AgentSession(compaction=strategy)._compaction is strategy
     with pytest.raises(PerdureError, match="threshold"):
         SummaryCompaction(threshold=2.5)
 

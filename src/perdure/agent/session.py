@@ -31,7 +31,6 @@ from perdure.agent.tools import BUILT_IN, Tool
 from perdure.errors import ModelError, UsageError
 from perdure.session.context import Context
 from perdure.session.entry import Content, ModelChange, ThinkingLevelChange
-from perdure.session.manager import SessionManager, pi_store
 from perdure.session.session import Session
 
 
@@ -171,6 +170,8 @@ class AgentSession:
     # --- making it ready -----------------------------------------------------------------------------
 
     def _opened(self, session_id: str | None) -> Session:
+        from perdure.session.manager import SessionManager, pi_store
+
         if session_id is None:
             return Session.create(pi_store(self._sessions_dir, cwd=self._cwd))
         return SessionManager(self._sessions_dir).open_session(session_id)

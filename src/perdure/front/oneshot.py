@@ -33,7 +33,6 @@ from perdure.agent.tools.read import image_kind
 from perdure.errors import PerdureError, UsageError
 from perdure.front.opening import Opened, open_session
 from perdure.front.output import Output, Styled
-from perdure.front.render import glance
 from perdure.front.visible import fit, one_line
 from perdure.session import reference
 from perdure.session.entry import Assistant, Block, Content, Image, SessionInfo, Text, text_of
@@ -108,7 +107,9 @@ class _Run:
                 self._is_said = True
                 if isinstance(message, Assistant):
                     self._last = message
-            case ToolExecutionStart(tool_name=name, args=arguments):
+            case ToolExecutionStart(tool_name=name, args=arguments) if self._out.is_watched:
+                from perdure.front.render import glance
+
                 self._progress(f"{name} {glance(arguments)}")
             case ToolExecutionEnd(tool_name=name, is_error=True, result=result):
                 self._progress(f"{name} failed: {result.text.strip().partition(chr(10))[0]}")

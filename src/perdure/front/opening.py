@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from perdure.errors import Ambiguous, NotFound, UsageError
 from perdure.front.output import Output
 from perdure.session import ids, layouts, reference
-from perdure.session.catalog import Catalog, Row, Scope
 from perdure.session.layouts import Home
 from perdure.session.session import Session
 from perdure.session.stores import Found, Header, Store, open_store
+
+if TYPE_CHECKING:  # a new session asks no catalog, and need not wait for SQLite to be loaded
+    from perdure.session.catalog import Row, Scope
 
 WAYS = ("continue", "resume", "session", "session_id", "fork", "no_session")
 """The options that say which session; at most one of them."""
@@ -84,6 +86,8 @@ def _first_line(ref: Found) -> Header:
 
 
 def _newest(out: Output, cwd: str) -> Row:
+    from perdure.session.catalog import Scope
+
     scope = Scope.project(cwd).of("pi")
     rows = _rows(scope, out, 1)
     if not rows:
@@ -93,6 +97,8 @@ def _newest(out: Output, cwd: str) -> Row:
 
 
 def _rows(scope: Scope, out: Output, limit: int) -> list[Row]:
+    from perdure.session.catalog import Catalog
+
     with Catalog() as catalog:
         with out.progress("Reading sessions") as progress:
             catalog.catch_up(scope, progress.update)
@@ -101,6 +107,8 @@ def _rows(scope: Scope, out: Output, limit: int) -> list[Row]:
 
 def _resumed(text: str, out: Output) -> Opened:
     """A unique beginning of an id, an exact name, or words that were said in one session only."""
+    from perdure.session.catalog import Catalog, Scope
+
     scope = Scope.everything()
     if not text:
         rows = _rows(scope, out, 20)

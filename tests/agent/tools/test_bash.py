@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import UNSET
@@ -304,7 +305,7 @@ async def test_pi_07_nothing_is_left_of_a_call(kind, how, tag):
     """Children that left its process group, its session or its environment included."""
     command = f"{LEFT_BEHIND[kind].format(tag=tag)}\necho ready; sleep {tag}"
     limit = {"timeout": 0.5} if how == "timed out" else {}
-    updates = []
+    updates: list[Any] = []
     running = asyncio.create_task(call(command, update=updates.append, **limit))
     await until(lambda: len(sleepers(tag)) == 2 or running.done())
     if how == "cancelled":
@@ -328,7 +329,7 @@ def sleepers(tag):
 
 async def test_pi_07_a_cancelled_call_hands_over_what_it_had_written():
     """The last update has it, with the file if it is long."""
-    updates = []
+    updates: list[Any] = []
     running = asyncio.create_task(call("seq 5000; sleep 60", update=updates.append))
     await until(lambda: updates)
     running.cancel()
@@ -340,7 +341,7 @@ async def test_pi_07_a_cancelled_call_hands_over_what_it_had_written():
 
 async def test_pi_07_a_program_may_use_the_moment_it_is_given_to_end(tmp_path):
     """SIGTERM comes first, and what is written on it is not lost."""
-    updates = []
+    updates: list[Any] = []
     running = asyncio.create_task(
         call("trap 'echo tidied; exit' TERM; echo ready; while :; do sleep 0.02; done", update=updates.append)
     )
@@ -353,7 +354,7 @@ async def test_pi_07_a_program_may_use_the_moment_it_is_given_to_end(tmp_path):
 
 async def test_pi_07_cancelling_again_and_again_does_not_stop_the_ending(tag):
     """An impatient user; a program that does not hear SIGTERM."""
-    updates = []
+    updates: list[Any] = []
     command = f"trap '' TERM; echo ready; while :; do sleep {tag}; done"
     running = asyncio.create_task(call(command, update=updates.append))
     await until(lambda: updates)
@@ -427,10 +428,12 @@ async def test_an_update_that_fails_ends_the_command_and_is_not_hidden(tag):
 async def test_a_loop_that_shuts_down_leaves_nothing_either(tag):
     """When every task is cancelled at once, as asyncio does at its end."""
 
+    detached: list[Any] = []
+
     def own_loop():
         async def main():
             kind = LEFT_BEHIND["double fork"].format(tag=tag)
-            asyncio.get_running_loop().detached = asyncio.create_task(call(f"{kind}\nsleep {tag}"))
+            detached.append(asyncio.create_task(call(f"{kind}\nsleep {tag}")))
             await until(lambda: len(sleepers(tag)) == 2)
 
         asyncio.run(main())

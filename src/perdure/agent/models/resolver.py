@@ -9,8 +9,6 @@ is an error and never another model: what somebody pays for is not guessed.
 
 from __future__ import annotations
 
-import difflib
-
 from perdure import config
 from perdure.agent.models import OFFLINE, THINKING_LEVELS, Model, ThinkingLevel
 from perdure.agent.models.registry import OLLAMA, PREFERRED, ModelRegistry
@@ -113,6 +111,8 @@ class ModelResolver:
     def _nearest(self, text: str) -> list[str]:
         """What looks most like it, then what holds it, then what looks somewhat like it; of its provider, if
         that is known."""
+        import difflib
+
         provider, _, id = text.lower()[:100].partition("/")
         models = [model for model in self._registry.models() if id and model.provider == provider]
         low = id if models else text.lower()[:100].strip("/")

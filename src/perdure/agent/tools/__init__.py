@@ -18,6 +18,7 @@ When a call is cancelled, `run` is cancelled: it ends what it started and lets C
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -88,8 +89,11 @@ class BadArguments(ValueError):
 
 def schema_of(parameters: type[Struct] | Mapping[str, Any]) -> Mapping[str, Any]:
     """A JSON Schema without references, titles or anything else that some provider refuses."""
-    if not isinstance(parameters, type):
-        return parameters
+    return _schema(parameters) if isinstance(parameters, type) else parameters
+
+
+@functools.cache
+def _schema(parameters: type[Struct]) -> Mapping[str, Any]:
     (schema,), shared = msgspec.json.schema_components([parameters], ref_template="{name}")
 
     def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
