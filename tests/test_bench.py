@@ -13,6 +13,7 @@ import pytest
 from bench.machine import COMMON, Machine
 from bench.measure import Contender, compare
 from bench.peers import Peer, Peers
+from bench.peers.protocol import conversations
 from bench.rows import ROWS
 
 ROOT = Path(__file__).parent.parent
@@ -152,6 +153,32 @@ def test_a_peer_that_ends_is_reported_and_left_out(script, reason, capfd):
     figures = compared_with(fake_peer(script), session="")
     assert [figure.name for figure in figures] == ["limit"]
     assert f"left out: pi open: its process ended with {reason}" in capfd.readouterr().err
+
+
+def test_a_block_of_an_agents_turns_is_a_conversation_of_its_own(tmp_path):
+    """It begins anew, with all its turns at hand, and each is timed; the script is said in a circle."""
+    lines = [
+        json.dumps({"type": "message", "message": {"role": "user", "content": f"{turn}.{at}"}})
+        for turn in range(2)
+        for at in range(4)
+    ]
+    session = tmp_path / "session.jsonl"
+    session.write_text("\n".join(lines), encoding="utf-8")
+    heard: list[list[str]] = []
+
+    def conversation(script):
+        heard.append([])
+        turns = iter(script)
+
+        async def say(prompt):
+            assert prompt == next(turns)[0]["content"]
+            heard[-1].append(prompt)
+
+        return say
+
+    block = conversations(conversation)(folder=str(tmp_path), session=str(session))
+    assert [len(block(3)), len(block(2))] == [3, 2]
+    assert heard == [["0.0", "1.0", "0.0"], ["0.0", "1.0"]]
 
 
 def test_on_the_machine_most_messages_have_the_common_word_and_two_sessions_the_rare_one(tmp_path):

@@ -14,7 +14,12 @@ from pathlib import Path
 from bench.peers import ROOT, Peer, Peers
 
 _PI = ROOT / "tests" / "peers"
-_FROM_PYPI = {"openai-agents": "bench.peers.openai_agents", "llm": "bench.peers.llm_logs"}
+_FROM_PYPI = {
+    "openai-agents": "bench.peers.openai_agents",
+    "llm": "bench.peers.llm_logs",
+    "pydantic-ai-slim": "bench.peers.pydantic_ai_agent",
+    "langgraph": "bench.peers.langgraph_agent",
+}
 
 
 def install(folder: str) -> Peers:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import cycle, islice
 from typing import Any
 
+Json = dict[str, Any]
 Block = Callable[[int], list[float]]
 """Does so many calls, and says how many seconds each took."""
+Say = Callable[[str], Awaitable[None]]
+"""Says a prompt to an agent, and waits for the end of its answer."""
 
 
 def serve(works: Mapping[str, Callable[..., Block]]) -> None:
@@ -39,6 +44,29 @@ def timed(work: Callable[[], Any], *, cpu: bool = False, before: Callable[[], An
         return spent
 
     return block
+
+
+def conversations(begin: Callable[[list[list[Json]]], Say]) -> Callable[..., Block]:
+    """The work of an agent. A block is one conversation, from its first turn to its last, of as many turns as
+    there are calls. `begin` is given these turns, to have its answers ready."""
+
+    def work(folder: str, session: str) -> Block:
+        said = messages(session)
+        script = [said[at : at + 4] for at in range(0, len(said), 4)]
+
+        async def block(calls: int) -> list[float]:
+            turns = list(islice(cycle(script), calls))
+            say = begin(turns)
+            spent = []
+            for prompt, *_ in turns:
+                start = time.process_time()
+                await say(prompt["content"])
+                spent.append(time.process_time() - start)
+            return spent
+
+        return lambda calls: asyncio.run(block(calls))
+
+    return work
 
 
 def messages(session: str) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ import pytest
 
 from perdure.agent.compaction import CompactionStrategy, NoCompaction
 from perdure.agent.session import AgentSession
+from tests.local.server import LONGEST, WINDOW
 
 # A file that is named on the command line is collected all the same.
 collect_ignore_glob = ["test_*.py"]
@@ -28,11 +29,12 @@ APIS = {"openai-completions": "/v1", "openai-responses": "/v1", "anthropic-messa
 class Server:
     def __init__(self, address: str) -> None:
         self._address = address
+        self._direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def settings(self, api: str = "openai-completions", **traits: object) -> dict[str, object]:
         """With one model, which is reached by this protocol."""
         reached = {"id": "small", "api": api, "base_url": f"{self._address}{APIS[api]}"}
-        size = {"context_window": 2048, "max_tokens": 400}
+        size = {"context_window": WINDOW, "max_tokens": LONGEST}
         return {"models": [reached | size | traits], "default_model": "small"}
 
     @property
@@ -47,7 +49,7 @@ class Server:
         return self.work - before
 
     def _figure(self, name: str) -> int:
-        with urllib.request.urlopen(f"{self._address}/metrics", timeout=60) as answer:
+        with self._direct.open(f"{self._address}/metrics", timeout=60) as answer:
             found = re.search(rf"^llamacpp:{name} (\d+)$", answer.read().decode(), re.MULTILINE)
         assert found, name
         return int(found[1])
@@ -95,9 +97,7 @@ def sessions_dir(tmp_path):
 def agent(server, sessions_dir, tmp_path):
     """Makes agents that all keep their sessions in one place."""
 
-    def made(
-        api: str = "openai-completions", compaction: CompactionStrategy | None = None, **traits: object
-    ) -> AgentSession:
+    def made(api: str, compaction: CompactionStrategy | None = None, **traits: object) -> AgentSession:
         return AgentSession(
             cwd=tmp_path,
             sessions_dir=sessions_dir,

@@ -10,7 +10,7 @@ from contextlib import aclosing
 import pytest
 
 from perdure.agent.compaction import SummaryCompaction
-from perdure.agent.events import AgentEvent, CompactionEnd, MessageEnd, MessageUpdate
+from perdure.agent.events import AgentEvent, AutoRetryStart, CompactionEnd, MessageEnd, MessageUpdate
 from perdure.agent.session import AgentSession
 from perdure.session.entry import Assistant, Compaction, Entry, Message, text_of
 from perdure.session.manager import SessionManager
@@ -58,9 +58,8 @@ def message_of(entry: Entry) -> Assistant:
     return body.message
 
 
-def summaries(events: list[AgentEvent]) -> list[dict[str, str]]:
-    ended = (event for event in events if isinstance(event, CompactionEnd))
-    return [{"reason": event.reason, **event.result} for event in ended]
+def compactions(events: list[AgentEvent]) -> list[CompactionEnd]:
+    return [event for event in events if isinstance(event, CompactionEnd)]
 
 
 def notes(tokens: int) -> str:
@@ -146,14 +145,14 @@ async def test_a_long_conversation_goes_on_behind_a_summary(agent, api, sessions
     second = answer_in(events)
     assert is_whole(second)
     assert read_by(second) < read_by(first)
-    [summary] = summaries(events)
-    assert summary["summary"]
+    [condensed] = compactions(events)
+    assert condensed.result["summary"]
     manager = SessionManager(sessions_dir)
     kept = [entry.text for entry in manager.load_session(id)]
     assert kept == [long, said(first), short, said(second)]
     with manager.view_session(id) as stored:
         [compaction] = [entry.body for entry in stored.entries if isinstance(entry.body, Compaction)]
-    assert compaction.summary == summary["summary"]
+    assert compaction.summary == condensed.result["summary"]
     assert compaction.usage["output"] > 0
 
 
@@ -161,10 +160,12 @@ async def test_a_long_conversation_goes_on_behind_a_summary(agent, api, sessions
 
 
 async def test_more_than_the_model_can_read_is_said_in_plain_words(agent, api):
-    """And is no reason to try again: the next prompt is answered, if it is shorter."""
+    """Where nothing is condensed, the server's refusal ends the turn, and nothing is tried again."""
     async with agent(api, context_window=128_000) as session:
         await session.start()
-        failed = answer_in(await told(session, notes(WINDOW + 200)))
+        events = await told(session, notes(WINDOW + 200))
+    assert not any(isinstance(event, AutoRetryStart) for event in events)
+    failed = answer_in(events)
     assert failed.stop_reason == "error"
     assert str(failed.error_message).startswith("This is more than custom/small can read")
 
@@ -172,11 +173,11 @@ async def test_more_than_the_model_can_read_is_said_in_plain_words(agent, api):
 async def test_a_window_that_is_smaller_than_it_is_said_to_be_is_found_out(agent, sessions_dir):
     """The server refuses; what it refused is condensed, to what it can read, and then there is an answer."""
     prompt = f"{notes(WINDOW + 200)}\n{SHORT}"
-    async with agent(compaction=SummaryCompaction(), context_window=128_000) as session:
+    size = {"context_window": 128_000, "max_tokens": 64}
+    async with agent("anthropic-messages", SummaryCompaction(), **size) as session:
         id = await session.start()
         events = await told(session, prompt)
-    assert [event.type for event in events if isinstance(event, CompactionEnd)] == ["compaction_end"]
-    assert [summary["reason"] for summary in summaries(events)] == ["overflow"]
+    assert [event.reason for event in compactions(events)] == ["overflow"]
     answer = answer_in(events)
     assert is_whole(answer)
     assert 0 < read_by(answer) < WINDOW

@@ -8,10 +8,11 @@ turn was left half done, and after a compaction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+import weakref
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from perdure.agent import compaction, loop
 from perdure.agent.compaction import CompactionStrategy, Reason
@@ -31,15 +32,17 @@ from perdure.agent.events import (
     TurnStart,
 )
 from perdure.agent.loop import Bench, in_thread
-from perdure.agent.models import LanguageModel, Request, Sent
+from perdure.agent.models import LanguageModel, Model, Request, Sent
 from perdure.agent.settings import Retry
 from perdure.agent.switch import Stopped, Switch
-from perdure.agent.tokens import Counter
+from perdure.agent.tokens import Counter, of_text
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable, PerdureError, UsageError
+from perdure.session.context import Context
 from perdure.session.entry import (
     Assistant,
     Body,
     Content,
+    Entry,
     Message,
     ModelChange,
     SessionInfo,
@@ -48,6 +51,7 @@ from perdure.session.entry import (
     User,
 )
 from perdure.session.ids import clock_milliseconds
+from perdure.session.record import dumps
 from perdure.session.session import Session
 
 _MARGIN = 1024
@@ -72,10 +76,12 @@ class Agent:
         *,
         system: str,
         strategy: CompactionStrategy,
-        summariser: Callable[[], LanguageModel] | None = None,
+        summariser: LanguageModel | None = None,
         retry: Retry,
+        context: Context | None = None,
     ) -> None:
-        """`summariser` gives the model that condenses the conversation, if it is not the one that talks."""
+        """`summariser` is the model that condenses the conversation, if it is not the one that talks;
+        `context` what the session says so far, if somebody has read it."""
         self._session = session
         self._voice = voice
         self._bench = bench
@@ -84,8 +90,15 @@ class Agent:
         self._summariser = summariser
         self._retry = retry
         self._specs = [tool.spec for tool in bench.tools.values()]
+        self._beside = of_text(system) + of_text(dumps(self._specs).decode())
+        """Tokens that are sent beside the messages."""
         self._switch = Switch()
         self._is_busy = False
+        self._is_idle = asyncio.Event()
+        self._is_open = False
+        """Whether something that is queued now will be said."""
+        self._watched: weakref.ref[AsyncGenerator[AgentEvent, None]] | None = None
+        """Who watches the running turn; dead as soon as nobody does."""
         self._steering: list[str] = []
         self._follow_ups: list[str] = []
         self._queue_changed = False
@@ -95,6 +108,8 @@ class Agent:
         """What is sent; None when it has to be read anew."""
         self._tokens = Counter()
         self._added: list[EventMessage] = []
+        if context is not None:
+            self._remember(context)
 
     # --- what others do with it ----------------------------------------------------------------------
 
@@ -125,7 +140,8 @@ class Agent:
         self._unsaved = [each for each in self._unsaved if type(each) is not type(change)] + [change]
 
     def abort(self) -> None:
-        """End the running turn; what arrived is kept, marked as aborted. What was queued is given up."""
+        """End the running turn; what arrived is kept, marked as aborted. What was queued is given up, as
+        after a failure: `queue_update` tells of it."""
         if self._is_busy:
             self._switch.stop()
 
@@ -138,7 +154,7 @@ class Agent:
         self._queue(self._follow_ups, text)
 
     def _queue(self, waiting: list[str], text: str) -> None:
-        if not self._is_busy:
+        if not self._is_open:
             raise UsageError("The agent is not at work", "send it a message")
         waiting.append(text)
         self._queue_changed = True
@@ -149,22 +165,53 @@ class Agent:
         A model that fails is told by the last message. What raises is `NotSaved` and the like: what was said
         could not be recorded.
         """
-        return self._working(self._answering([User(content, clock_milliseconds())]))
+        return self._watch(self._answering([User(content, clock_milliseconds())]))
 
     async def compact(self, instructions: str = "") -> AsyncGenerator[AgentEvent, None]:
         """Condense the conversation now. Raises ModelError if the summary cannot be made."""
-        async with aclosing(self._working(self._compacting("manual", instructions))) as events:
+        async with aclosing(self._watch(self._compacting("manual", instructions))) as events:
             async for event in events:
-                if isinstance(event, CompactionStart | CompactionEnd):
+                if not isinstance(event, AgentStart | AgentEnd):
                     yield event
+
+    async def finish(self) -> None:
+        """End what is under way, and wait until that is kept: also if whoever watched it went away."""
+        while self._is_busy:
+            self._switch.stop()
+            watched = self._watched() if self._watched else None
+            if watched is not None:
+                try:
+                    await watched.aclose()
+                    continue
+                except RuntimeError:
+                    pass  # somebody waits for its next event, and gets the last ones
+            del watched
+            try:
+                await asyncio.wait_for(self._is_idle.wait(), 0.05)
+            except TimeoutError:
+                pass
 
     # --- one prompt ----------------------------------------------------------------------------------
 
-    async def _working(self, work: AsyncGenerator[AgentEvent, None]) -> AsyncGenerator[AgentEvent, None]:
+    def _watch(self, work: AsyncGenerator[AgentEvent, None]) -> AsyncGenerator[AgentEvent, None]:
+        itself: list[weakref.ref[AsyncGenerator[AgentEvent, None]]] = []
+        watched = self._working(work, itself)
+        itself.append(weakref.ref(watched))
+        return watched
+
+    async def _working(
+        self,
+        work: AsyncGenerator[AgentEvent, None],
+        itself: Sequence[weakref.ref[AsyncGenerator[AgentEvent, None]]],
+    ) -> AsyncGenerator[AgentEvent, None]:
+        while self._is_busy and self._watched is not None and self._watched() is None:
+            await self._is_idle.wait()  # nobody watches that turn any more: it is about to end
         if self._is_busy:
             await work.aclose()
             raise UsageError("The agent is at work already", "wait for it, steer it, or abort it")
-        self._is_busy = True
+        self._watched = itself[0]
+        self._is_busy = self._is_open = True
+        self._is_idle.clear()
         self._switch.reset()
         self._added = []
         try:
@@ -177,6 +224,7 @@ class Agent:
                             yield self._queue_update()
             except Stopped:
                 self._messages = None
+            self._is_open = False
             if self._steering or self._follow_ups:
                 self._steering, self._follow_ups = [], []
                 yield self._queue_update()
@@ -186,7 +234,8 @@ class Agent:
             raise
         finally:
             self._steering, self._follow_ups = [], []
-            self._is_busy = False
+            self._is_busy = self._is_open = False
+            self._is_idle.set()
 
     def _queue_update(self) -> QueueUpdate:
         self._queue_changed = False
@@ -222,75 +271,100 @@ class Agent:
         return [User(text, clock_milliseconds()) for text in texts]
 
     async def _persistent_turn(self) -> AsyncGenerator[AgentEvent, None]:
-        """A turn, tried again where that may help: later, if the model is busy; once with less, if it was
-        too much."""
-        attempt = 0
-        may_compact = True
-        if await self._is_due():
-            async with aclosing(self._compacting("threshold")) as events:
+        """A turn, tried again where that may help. However it ends, an answer is kept that says how."""
+        before = len(self._added)
+        try:
+            if await self._is_due():
+                async with aclosing(self._compacting("threshold")) as events:
+                    async for event in events:
+                        yield event
+            async with aclosing(self._tries()) as events:
                 async for event in events:
                     yield event
+        except Stopped:
+            added = self._added[before:]
+            if not added or (isinstance(added[-1], Assistant) and added[-1].stop_reason != "aborted"):
+                for event in await self._without_a_word("aborted", loop.BY_USER):
+                    yield event
+            yield self._turn_end(before)
+            raise
+        except ModelError as error:
+            if len(self._added) == before or not isinstance(self._added[-1], Assistant):
+                why = "; ".join(filter(None, (error.message, error.hint)))
+                for event in await self._without_a_word("error", why):
+                    yield event
+            yield self._turn_end(before)
+
+    async def _tries(self) -> AsyncGenerator[AgentEvent, None]:
+        """Again later, if the model is busy; once with less, if it was too much. Raises what is left."""
+        attempt = 0
+        may_compact = self._strategy.on_overflow
         while True:
-            before = len(self._added)
             try:
                 request = await self._request()
                 turn = loop.turn(self._voice.model, request, self._bench, self._keep, self._switch)
                 async with aclosing(turn) as events:
                     async for event in events:
                         yield event
-                        if attempt and isinstance(event, MessageEnd) and isinstance(event.message, Assistant):
+                        if attempt and _is_whole_answer(event):
                             yield AutoRetryEnd(True, attempt)
                             attempt = 0
                 return
             except ContextOverflow as error:
-                failure: ModelError = error
-                if may_compact and self._strategy.on_overflow:
+                has_shrunk = False
+                if may_compact:
                     may_compact = False
-                    has_shrunk = False
                     async with aclosing(self._compacting("overflow")) as events:
                         async for event in events:
                             has_shrunk |= isinstance(event, CompactionEnd) and event.will_retry
                             yield event
-                    if has_shrunk:
-                        continue
+                if not has_shrunk:
+                    if attempt:
+                        yield AutoRetryEnd(False, attempt, error.message)
+                    raise
             except ModelUnavailable as error:
-                failure = error
-                delay = self._delay(error, attempt)
-                if delay is not None:
-                    attempt += 1
-                    milliseconds = round(delay * 1000)
-                    yield AutoRetryStart(attempt, self._retry.max_retries, milliseconds, error.message)
-                    await self._switch.unless_stopped(lambda seconds=delay: asyncio.sleep(seconds))  # type: ignore[misc]
-                    continue
+                attempt += 1
+                async with aclosing(self._waiting(error, attempt)) as events:
+                    async for event in events:
+                        yield event
             except ModelError as error:
-                failure = error
-            async with aclosing(self._failed(failure, attempt, is_kept=len(self._added) > before)) as events:
-                async for event in events:
-                    yield event
-            return
+                if attempt:
+                    yield AutoRetryEnd(False, attempt, error.message)
+                raise
 
-    async def _failed(
-        self, error: ModelError, attempt: int, *, is_kept: bool
-    ) -> AsyncGenerator[AgentEvent, None]:
-        if attempt:
-            yield AutoRetryEnd(False, attempt, error.message)
-        if not is_kept:
-            model = self._voice.model.model
-            message = Assistant(
-                [],
-                model.api,
-                model.provider,
-                model.id,
-                stop_reason="error",
-                error_message="; ".join(filter(None, (error.message, error.hint))),
-                timestamp=clock_milliseconds(),
-            )
-            id = await self._keep(message)
-            yield MessageStart(message)
-            yield MessageEnd(message, id)
-        last = self._added[-1]
-        assert isinstance(last, Assistant)
-        yield TurnEnd(last, [])
+    async def _waiting(self, error: ModelUnavailable, attempt: int) -> AsyncGenerator[AgentEvent, None]:
+        """Until the next try; raises the error if there is none."""
+        delay = self._delay(error, attempt - 1)
+        if delay is None:
+            if attempt > 1:
+                yield AutoRetryEnd(False, attempt - 1, error.message)
+            raise error
+        yield AutoRetryStart(attempt, self._retry.max_retries, round(delay * 1000), error.message)
+        try:
+            await self._switch.unless_stopped(lambda: asyncio.sleep(delay))
+        except Stopped:
+            yield AutoRetryEnd(False, attempt, loop.BY_USER)
+            raise
+
+    async def _without_a_word(self, reason: str, why: str) -> list[AgentEvent]:
+        """An answer of which nothing came is kept, too: it says why."""
+        model = self._voice.model.model
+        message = Assistant(
+            [],
+            model.api,
+            model.provider,
+            model.id,
+            stop_reason=reason,
+            error_message=why,
+            timestamp=clock_milliseconds(),
+        )
+        id = await self._keep(message)
+        return [MessageStart(message), MessageEnd(message, id)]
+
+    def _turn_end(self, before: int) -> TurnEnd:
+        added = self._added[before:]
+        *_, answer = (message for message in added if isinstance(message, Assistant))
+        return TurnEnd(answer, [message for message in added if isinstance(message, ToolResult)])
 
     def _delay(self, error: ModelUnavailable, attempt: int) -> float | None:
         """Seconds until the next try; None if there is none."""
@@ -316,14 +390,12 @@ class Agent:
         request for more. 0 where it has room."""
         model = self._voice.model.model
         room = model.context_window - self._tokens.total - _MARGIN
-        return 0 if room >= model.max_tokens else max(room, _LEAST)
+        return 0 if room >= model.max_tokens else min(max(room, _LEAST), model.max_tokens)
 
     # --- what is kept --------------------------------------------------------------------------------
 
     async def _keep(self, message: EventMessage) -> str:
-        bodies = [*self._unsaved, Message(message)]
-        entries = await in_thread(self._session.append, *bodies)
-        self._unsaved = []
+        entries = await self._record(Message(message))
         self._added.append(message)
         if isinstance(message, Assistant) and message.stop_reason in ("error", "aborted"):
             self._messages = None  # the session knows what of it is sent
@@ -332,51 +404,83 @@ class Agent:
             self._tokens.add(message)
         return entries[-1].id
 
+    async def _record(self, *bodies: Body) -> list[Entry]:
+        """With the settings that changed. What is set meanwhile is recorded next time."""
+        unsaved = self._unsaved
+        entries = await in_thread(self._session.append, *unsaved, *bodies)
+        self._unsaved = [each for each in self._unsaved if not any(each is saved for saved in unsaved)]
+        return entries
+
     async def _sent(self) -> list[Sent]:
         if self._messages is None:
-            context = await in_thread(self._session.context)
-            self._messages = [m for m in context.messages if isinstance(m, User | Assistant | ToolResult)]
-            self._tokens = Counter.of(self._messages, context.condensed)
+            self._remember(await in_thread(self._session.context))
+        assert self._messages is not None
         return self._messages
+
+    def _remember(self, context: Context) -> None:
+        self._messages = [m for m in context.messages if isinstance(m, User | Assistant | ToolResult)]
+        self._tokens = Counter.of(self._messages, context.condensed, self._beside)
 
     async def _is_due(self) -> bool:
         await self._sent()
-        return self._strategy.is_due(self._tokens.total, self._voice.model.model)
+        return self._strategy.is_due(self._tokens.total - self._beside, self._model_for_messages())
+
+    def _model_for_messages(self) -> Model:
+        """The model, with the part of its window that is left for the conversation."""
+        model = self._voice.model.model
+        return structs.replace(model, context_window=max(model.context_window - self._beside, 1))
 
     async def _compacting(self, reason: Reason, instructions: str = "") -> AsyncGenerator[AgentEvent, None]:
         """Tells of it, unless there is nothing to condense. Where nobody asked for it, the turn goes on if it
         fails."""
         entries = await in_thread(self._session.live)
-        talking = self._voice.model.model
+        talking = self._model_for_messages()
         if self._strategy.plan(entries, talking, reason) is None:
             if reason == "manual":
                 raise PerdureError("Not compacted: there is nothing to condense")
             return
         yield CompactionStart(reason)
-        try:
-            body = await self._switch.unless_stopped(
-                lambda: compaction.summarise(
-                    entries,
-                    strategy=self._strategy,
-                    model=self._summariser() if self._summariser else self._voice.model,
-                    talking=talking,
-                    reason=reason,
-                    instructions=instructions,
+        attempt = 0
+        while True:
+            try:
+                body = await self._switch.unless_stopped(
+                    lambda: compaction.summarise(
+                        entries,
+                        strategy=self._strategy,
+                        model=self._summariser or self._voice.model,
+                        talking=talking,
+                        reason=reason,
+                        instructions=instructions,
+                    )
                 )
-            )
-        except Stopped:
-            yield CompactionEnd(reason, aborted=True)
-            raise
-        except ModelError as error:
-            yield CompactionEnd(reason, error_message=error.message)
-            if reason == "manual":
+                break
+            except Stopped:
+                yield CompactionEnd(reason, aborted=True)
                 raise
-            return
+            except ModelError as error:
+                failure = error
+            try:
+                if not isinstance(failure, ModelUnavailable):
+                    raise failure
+                attempt += 1
+                async with aclosing(self._waiting(failure, attempt)) as events:
+                    async for event in events:
+                        yield event
+            except Stopped:
+                yield CompactionEnd(reason, aborted=True)
+                raise
+            except ModelError as error:
+                yield CompactionEnd(reason, error_message=error.message)
+                if reason == "manual":
+                    raise
+                return
+        if attempt:
+            yield AutoRetryEnd(True, attempt)
         assert body is not None
         # With the settings of the moment beside it, nobody has to look for them further back.
-        settings = (ModelChange(talking.provider, talking.id), ThinkingLevelChange(self._voice.thinking))
-        await in_thread(self._session.append, *self._unsaved, *settings, body)
-        self._unsaved = []
+        model = self._voice.model.model
+        settings = ModelChange(model.provider, model.id), ThinkingLevelChange(self._voice.thinking)
+        await self._record(*settings, body)
         self._messages = None
         result = {
             "summary": body.summary,
@@ -384,3 +488,11 @@ class Agent:
             "tokensBefore": body.tokens_before,
         }
         yield CompactionEnd(reason, result, will_retry=reason == "overflow")
+
+
+def _is_whole_answer(event: AgentEvent) -> bool:
+    return (
+        isinstance(event, MessageEnd)
+        and isinstance(event.message, Assistant)
+        and event.message.stop_reason not in ("error", "aborted")
+    )

@@ -8,17 +8,17 @@ One prompt, in order:
         message_start, message_update…, message_end the model's answer
         tool_execution_start                        one for each call, in the order of the calls
         tool_execution_update…                      as they come, from several tools at once
-        tool_execution_end                          one for each call, as they end
-        message_start, message_end                  one for each call: its result, in the order of the calls
+        tool_execution_end                          one for each call, in their order: its result is saved
+        message_start, message_end                  and that result, as a message
       turn_end
       turn_start … turn_end                         until an answer calls no tool
     agent_end
 
-`message_end` comes after the message is on disk: what it tells of is kept. All other events tell of what is
-under way. `agent_end` comes last, always, also when the turn was aborted or failed; the last message then has
-the stop reason `aborted` or `error`, and `error_message` says why. Between turns, and before the first, there
-may be `compaction_start` and `compaction_end`; between a failed answer and the next try, `auto_retry_start`
-and `auto_retry_end`; `queue_update` at any point.
+`message_end` and `tool_execution_end` come after the message is on disk: what they tell of is kept. All other
+events tell of what is under way. `agent_end` comes last, always, also when the turn was aborted or failed;
+the last answer then has the stop reason `aborted` or `error`, and `error_message` says why. Before an answer
+there may be `compaction_start` and `compaction_end`; between a failed answer and the next try,
+`auto_retry_start` and `auto_retry_end`; `queue_update` at any point.
 
 Events are values. Their JSON has pi's names, in camel case.
 """

@@ -35,6 +35,7 @@ from perdure.errors import ModelError, ModelUnavailable, PerdureError
 from perdure.session.context import INTERRUPTED
 from perdure.session.entry import Assistant, Text, ToolCall, ToolResult
 from perdure.session.ids import clock_milliseconds
+from perdure.session.record import dumps
 
 Keep = Callable[[EventMessage], Awaitable[str]]
 """Makes a message durable; returns what it is called from then on."""
@@ -302,18 +303,25 @@ async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
 
 
 async def settled(under_way: Awaitable[T]) -> T:
-    """Awaited to its end, also if whoever waits is cancelled; they are told so after it."""
-    task = asyncio.ensure_future(under_way)
+    """What comes of it, whatever happens meanwhile: who is cancelled here learns of it at the next await, so
+    that what was done and what is known of it cannot come apart."""
+    work = asyncio.ensure_future(under_way)
+    current = asyncio.current_task()
+    assert current is not None
+    cancelled = 0
     try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        while not task.done():
+        while True:
             try:
-                await asyncio.wait([task])
+                return await asyncio.shield(work)
             except asyncio.CancelledError:
-                continue
-        task.exception()
-        raise
+                if work.cancelled():
+                    raise
+                cancelled += 1
+    finally:
+        for _ in range(cancelled):
+            current.uncancel()
+        for _ in range(cancelled):
+            current.cancel()
 
 
 async def _run(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext) -> AgentToolResult:
@@ -322,11 +330,13 @@ async def _run(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext) 
         known = ", ".join(tools) or "none"
         return AgentToolResult(f"There is no tool {call.name!r}. The tools are: {known}.", is_error=True)
     try:
-        arguments = checked(tool, call.arguments)
+        result = await tool.run(checked(tool, call.arguments), context)
+        if not isinstance(result, AgentToolResult):
+            raise TypeError(f"a tool returns an AgentToolResult, not {type(result).__name__}")
+        dumps(result)  # what cannot be kept is no result
+        return result
     except BadArguments as error:
         return AgentToolResult(f"Bad arguments for {call.name}: {error}", is_error=True)
-    try:
-        return await tool.run(arguments, context)
     except PerdureError as error:
         return AgentToolResult("; ".join(filter(None, (error.message, error.hint))), is_error=True)
     except Exception as error:

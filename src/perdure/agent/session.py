@@ -11,8 +11,10 @@ Nothing is written before something is said, and a new session in which nothing 
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import os
+import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -28,10 +30,13 @@ from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.models.resolver import ModelResolver
 from perdure.agent.settings import Settings
 from perdure.agent.tools import BUILT_IN, Tool
-from perdure.errors import ModelError, UsageError
+from perdure.errors import Held, ModelError, UsageError
 from perdure.session.context import Context
 from perdure.session.entry import Content, ModelChange, ThinkingLevelChange
 from perdure.session.session import Session
+
+_PATIENCE = 10.0
+"""Seconds to wait for a session that another process talks in."""
 
 
 class AgentSession:
@@ -58,6 +63,8 @@ class AgentSession:
         self._models = ModelRegistry(self._settings)
         self._resolver = ModelResolver(self._models, self._settings)
         self._connections = Connections()
+        named = self._compaction.model
+        self._summariser = self._voice(named).model if named else None
         self._agent: Agent | None = None
         self._session: Session | None = None
         self._is_new = False
@@ -93,7 +100,7 @@ class AgentSession:
             voice = self._voice(model, thinking) if model is not None else None
             opened = session
             if opened is None:
-                opened = await in_thread(self._opened, session_id)
+                opened = await self._opened(session_id)
             self._session = opened
             context = await in_thread(opened.context)
             voice = voice or self._restored(context, default_model, thinking)
@@ -103,8 +110,9 @@ class AgentSession:
                 Bench(self._tools, self._cwd, self._environment()),
                 system=self._system(),
                 strategy=self._compaction,
-                summariser=self._summariser(),
+                summariser=self._summariser,
                 retry=self._settings.retry,
+                context=context,
             )
             self._note_changes(voice, context)
         except BaseException:
@@ -151,11 +159,18 @@ class AgentSession:
         return self._session
 
     @property
+    def is_busy(self) -> bool:
+        """Whether a turn is under way."""
+        return self._agent is not None and self._agent.is_busy
+
+    @property
     def model(self) -> Model:
         return self.agent.voice.model.model
 
     async def close(self) -> None:
-        """Let go of the session, and of connections."""
+        """End what is under way, keep what arrived, and let go of the session and of connections."""
+        if self._agent is not None:
+            await self._agent.finish()
         await self._connections.aclose()
         session, self._session, self._agent = self._session, None, None
         if session is not None:
@@ -169,12 +184,20 @@ class AgentSession:
 
     # --- making it ready -----------------------------------------------------------------------------
 
-    def _opened(self, session_id: str | None) -> Session:
+    async def _opened(self, session_id: str | None) -> Session:
         from perdure.session.manager import SessionManager, pi_store
 
         if session_id is None:
-            return Session.create(pi_store(self._sessions_dir, cwd=self._cwd))
-        return SessionManager(self._sessions_dir).open_session(session_id)
+            return await in_thread(Session.create, pi_store(self._sessions_dir, cwd=self._cwd))
+        sessions = SessionManager(self._sessions_dir, wait=0)
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return await in_thread(sessions.open_session, session_id)
+            except Held:
+                if time.monotonic() > end:
+                    raise
+            await asyncio.sleep(0.05)  # rather than have a thread wait: there are few
 
     def _let_go(self, session: Session) -> None:
         is_empty = self._is_new and session.head is None
@@ -187,6 +210,10 @@ class AgentSession:
             wanted, level = self._resolver.split(model)
             return self._voice(self._resolver.resolve(wanted), thinking or level)
         speaker = self._connections.to(model, self._models.key(model)) if isinstance(model, Model) else model
+        if thinking is not None and thinking not in THINKING_LEVELS:
+            raise UsageError(
+                f"No level of thinking: {thinking!r:.40}", f"one of {', '.join(THINKING_LEVELS)}"
+            )
         return Voice(speaker, thinking or self._default_thinking(speaker.model))
 
     def _default_thinking(self, model: Model) -> str:
@@ -197,7 +224,8 @@ class AgentSession:
         if context.model is not None:
             try:
                 model = self._resolver.resolve("/".join(context.model))
-                return self._voice(model, thinking or context.thinking_level)
+                level = context.thinking_level  # another program may know others
+                return self._voice(model, thinking or (level if level in THINKING_LEVELS else "high"))
             except ModelError as error:
                 self.notices.append(f"{error.message}; this session was held with it. Another model goes on")
         if default_model:
@@ -211,14 +239,6 @@ class AgentSession:
         if context.thinking_level != voice.thinking:
             self.agent.note_change(ThinkingLevelChange(voice.thinking))
 
-    def _summariser(self) -> Any:
-        named = self._compaction.model
-        if not named:
-            return None
-        model = self._resolver.resolve(named)
-        key = self._models.key(model)
-        return lambda: self._connections.to(model, key)
-
     def _system(self) -> str:
         agent_dir = config.home("PI_CODING_AGENT_DIR", "~/.pi/agent")
         return prompt.build(
@@ -227,7 +247,7 @@ class AgentSession:
             date=datetime.date.today(),
             home=os.path.expanduser("~"),
             custom=self._system_prompt,
-            prompts=self._settings.prompts,
+            prompts=[text for text in self._settings.prompts if not _names_a_file(text)],
             append=self._append_system_prompt,
             agent_dir=agent_dir,
             notice=self.notices.append,
@@ -254,6 +274,11 @@ def strategy_of(settings: Settings) -> CompactionStrategy:
         instructions=wanted.instructions,
         model=wanted.model,
     )
+
+
+def _names_a_file(text: str) -> bool:
+    """The original pi has paths of prompt templates there."""
+    return " " not in text.strip() and (text.endswith(".md") or text.startswith(("/", "~", "./", "../")))
 
 
 def _tool(given: Tool | str) -> Tool:

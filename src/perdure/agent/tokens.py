@@ -26,15 +26,16 @@ class Counter:
         self.total = total
 
     @classmethod
-    def of(cls, messages: Sequence[AnyMessage], condensed: int = 0) -> Counter:
+    def of(cls, messages: Sequence[AnyMessage], condensed: int = 0, beside: int = 0) -> Counter:
         """`condensed` is `Context.condensed`: what the answers among the first so many messages tell of was
-        counted before a compaction, and is not true any more."""
+        counted before a compaction, and is not true any more. `beside` is what is sent beside the messages,
+        where no provider has counted it."""
         total = 0
         for at in range(len(messages) - 1, -1, -1):
             if at >= condensed and (counted := counted_in(messages[at])):
                 return cls(total + counted)
             total += of_message(messages[at])
-        return cls(total)
+        return cls(total + beside)
 
     def add(self, message: AnyMessage) -> None:
         """One more message, the newest."""

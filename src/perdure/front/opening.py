@@ -15,12 +15,17 @@ from perdure.session import ids, layouts, reference
 from perdure.session.layouts import Home
 from perdure.session.session import Session
 from perdure.session.stores import Found, Header, Store, open_store
+from perdure.session.stores.lock import Lock
 
 if TYPE_CHECKING:  # a new session asks no catalog, and need not wait for SQLite to be loaded
     from perdure.session.catalog import Row, Scope
 
 WAYS = ("continue", "resume", "session", "session_id", "fork", "no_session")
 """The options that say which session; at most one of them."""
+
+_MAKING = os.path.join("locks", ".new.lock")
+"""No session's own: an id does not begin with a dot."""
+_PATIENCE = 10.0
 
 
 class Opened(NamedTuple):
@@ -32,7 +37,8 @@ class Opened(NamedTuple):
 
 
 def open_session(options: SimpleNamespace, out: Output, cwd: str) -> Opened:
-    """The session that the options mean; without any, a new one of the project in `cwd`."""
+    """The session that the options mean; without any, a new one of the project in `cwd`. `Held`, at once, if
+    another process talks in it."""
     given = [way for way in WAYS if getattr(options, way) not in (None, False)]
     if len(given) > 1:
         said = " and ".join(f"--{way.replace('_', '-')}" for way in given)
@@ -64,7 +70,7 @@ def _new(session: Session, cwd: str) -> Opened:
 
 def _open(store: Store, ref: Found) -> Opened:
     header = _first_line(ref) if store.name == "pi" else Header(ref.id, "")
-    return Opened(Session.open(store, ref), False, header)
+    return Opened(Session.open(store, ref, wait=0), False, header)
 
 
 def _first_line(ref: Found) -> Header:
@@ -86,14 +92,14 @@ def _first_line(ref: Found) -> Header:
 
 
 def _newest(out: Output, cwd: str) -> Row:
+    """In which something was said."""
     from perdure.session.catalog import Scope
 
-    scope = Scope.project(cwd).of("pi")
-    rows = _rows(scope, out, 1)
-    if not rows:
-        hint = "say something without -c to begin one, or resume another project's with -r"
-        raise NotFound("Session of this project", cwd, hint=hint)
-    return rows[0]
+    for row in _rows(Scope.project(cwd).of("pi"), out, 0):
+        if row.messages:
+            return row
+    hint = "say something without -c to begin one, or resume another project's with -r"
+    raise NotFound("Session of this project", cwd, hint=hint)
 
 
 def _rows(scope: Scope, out: Output, limit: int) -> list[Row]:
@@ -150,26 +156,15 @@ def _named(text: str) -> Opened:
 
 
 def _of_id(id: str, cwd: str) -> Opened:
-    """That session, or a new one of that id. Two processes that make it at once talk in one session: the lock
-    is the id's, and whoever has it looks again."""
+    """That session, or a new one of that id. Processes that want it at once make it once: they look and make
+    under one lock."""
     ids.check(id)
     home = Home("pi", layouts.home_of("pi"))
-    found = _with_id(home, id)
-    if found:
-        return _open(open_store("pi", cwd=cwd), found[0])
     store = open_store("pi", cwd=cwd)
-    made = store.create(Header(id, ids.stamp(ids.now())))
-    session = Session.open(store, made)
-    first = min(_with_id(home, id), key=lambda ref: os.path.basename(ref.path), default=made)
-    if first.path == made.path:
-        return _new(session, cwd)
-    session.close()
-    store.remove_empty(made)
-    return _open(store, first)
-
-
-def _with_id(home: Home, id: str) -> list[Found]:
-    return [ref for _, ref in reference.listed([home]) if ref.id == id]
+    with Lock(home.path, _MAKING, id, _PATIENCE):
+        found = [ref for _, ref in reference.listed([home]) if ref.id == id]
+        ref = found[0] if found else store.create(Header(id, ids.stamp(ids.now())))
+    return _open(store, ref)._replace(is_new=not found)
 
 
 def _forked(text: str, at: str) -> Opened:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from itertools import count
 
 from perdure.agent.models import Finished, Model, Piece, Request, Usage
-from perdure.agent.tokens import of_message
+from perdure.agent.tokens import of_message, of_text
 from perdure.errors import ModelError
 from perdure.session.entry import Assistant, Text, Thinking, ToolCall
 from perdure.session.record import dumps
@@ -69,7 +69,8 @@ class ScriptedModel:
         yield end or self._end(request, blocks)
 
     def _end(self, request: Request, blocks: list[Text | Thinking | ToolCall]) -> Finished:
-        sent = sum(map(of_message, request.messages)) + len(request.system) // 4
+        beside = of_text(request.system) + of_text(dumps(request.tools).decode())
+        sent = sum(map(of_message, request.messages)) + beside
         has_calls = any(isinstance(block, ToolCall) for block in blocks)
         return Finished("toolUse" if has_calls else "stop", Usage(sent, of_message(Assistant([*blocks]))))
 

@@ -307,7 +307,12 @@ TALK = Command(
         Argument("--at", "with --fork: from this entry on", metavar="ENTRY"),
         Argument("-n/--name", "what to call the session", metavar="NAME"),
         Argument("--no-session", "keep nothing of it", "flag", False),
-        Argument("--tools", "only these tools: read, bash, edit, write, grep, find, ls", metavar="LIST"),
+        Argument(
+            "--tools",
+            "only these tools: read, bash, edit, write, grep, find, ls",
+            default=None,
+            metavar="LIST",
+        ),
         Argument("--no-tools", "no tools at all", "flag", False),
         Argument("--system-prompt", "in place of the usual one: text, or a file", metavar="TEXT"),
         Argument("--append-system-prompt", "added to it: text, or a file", metavar="TEXT"),

@@ -1,0 +1,72 @@
+"""A prompt, put together from what somebody typed, named and piped in."""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+from collections.abc import Sequence
+
+from perdure.agent.tools.read import LARGEST_IMAGE, image_kind
+from perdure.errors import UsageError
+from perdure.session.entry import Block, Content, Image, Text
+
+_MOST_BYTES = 20 * 1024 * 1024
+"""Of stdin, and of a file: more is no prompt."""
+
+
+def prompt(words: Sequence[str], cwd: str) -> Content:
+    """What was piped in, the files named with `@`, and the words of the command line, in this order."""
+    files = [word[1:] for word in words if word.startswith("@") and len(word) > 1]
+    said = " ".join(word for word in words if not (word.startswith("@") and len(word) > 1))
+    blocks: list[Block] = []
+    texts = [piped] if (piped := _piped()) else []
+    for name in files:
+        attached = _attached(name, cwd)
+        if isinstance(attached, Image):
+            blocks.append(attached)
+            texts.append(f'<file name="{name}"></file>')
+        else:
+            texts.append(attached)
+    text = "\n".join([*texts, *([said] if said.strip() else [])])
+    if not text.strip():
+        raise UsageError("There is no prompt", 'say something: --print "explain this code"')
+    return [Text(text), *blocks] if blocks else text
+
+
+def _piped() -> str:
+    """What comes through a pipe or from a file. A terminal is not waited for."""
+    stdin = sys.stdin
+    if stdin is None or stdin.isatty():
+        return ""
+    try:
+        data = stdin.buffer.read(_MOST_BYTES + 1)
+    except (OSError, ValueError):
+        return ""
+    if len(data) > _MOST_BYTES:
+        raise UsageError(
+            f"stdin has more than {_MOST_BYTES >> 20} MB", "give the file's name in the prompt instead"
+        )
+    return data.decode("utf-8", "replace").strip("\n")
+
+
+def _attached(name: str, cwd: str) -> str | Image:
+    path = os.path.join(cwd, os.path.expanduser(name))
+    try:
+        if not os.path.isfile(path):
+            reason = "it is no file" if os.path.exists(path) else "there is no such file"
+            raise UsageError(f"Cannot read @{name}: {reason}", "a prompt that begins with @ can be piped in")
+        if os.path.getsize(path) > _MOST_BYTES:
+            raise UsageError(f"@{name} has more than {_MOST_BYTES >> 20} MB", "name it in the prompt instead")
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise UsageError(f"Cannot read @{name}: {error.strerror}") from None
+    kind = image_kind(data)
+    if kind and len(data) > LARGEST_IMAGE:
+        raise UsageError(f"@{name} is an image of more than {LARGEST_IMAGE >> 20} MB", "make it smaller")
+    if kind:
+        return Image(base64.b64encode(data).decode(), kind)
+    if b"\0" in data[:8192]:
+        raise UsageError(f"@{name} is neither text nor an image", "name it in the prompt instead")
+    return f'<file name="{name}">\n{data.decode("utf-8", "replace")}\n</file>'
