@@ -1,11 +1,12 @@
 """An agent in a real session: what is on disk when, tried again, queued, condensed."""
 
 import asyncio
+import time
 from contextlib import aclosing
 from typing import Any
 
 import pytest
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from perdure.agent.agent import Agent, Voice
 from perdure.agent.compaction import NoCompaction, SummaryCompaction
@@ -15,10 +16,19 @@ from perdure.agent.models import Finished, Usage
 from perdure.agent.settings import Retry
 from perdure.agent.tools import AgentToolResult, Tool
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable, NotSaved, PerdureError, UsageError
-from perdure.session.entry import Assistant, Compaction, ToolCall, ToolResult, User, text_of
+from perdure.session.entry import (
+    Assistant,
+    Compaction,
+    ThinkingLevelChange,
+    ToolCall,
+    ToolResult,
+    User,
+    text_of,
+)
 from perdure.session.session import Session
 from perdure.session.stores import open_store
 from perdure.testing import ScriptedModel
+from perdure.testing.scripted import SCRIPTED
 
 pytestmark = pytest.mark.anyio
 
@@ -271,7 +281,7 @@ async def test_what_cannot_be_recorded_is_raised_and_not_told(session, monkeypat
 
 # --- condensing -------------------------------------------------------------------------------------------
 
-SHORT = SummaryCompaction(threshold=200, reserve_tokens=50, keep_recent_tokens=20)
+SHORT = SummaryCompaction(threshold=200, keep_recent_tokens=10)
 
 
 def compactions(session) -> list[Compaction]:
@@ -281,14 +291,13 @@ def compactions(session) -> list[Compaction]:
 
 async def test_pi_20_a_long_conversation_is_condensed_before_the_answer(session):
     """The prompt is in the file first, and what was said stays there."""
-    model = ScriptedModel("a" * 600, "b" * 600, "the summary", "done")
+    model = ScriptedModel("a" * 800, "the summary", "done")
     agent = agent_in(session, model, strategy=SHORT)
     await told(agent.send("one " * 50))
-    events = await told(agent.send("two " * 50))
-    assert "compaction_end" in [event.type for event in events] or compactions(session)
-    events = await told(agent.send("three")) if not compactions(session) else events
-    assert compactions(session)
-    assert spoken(session)[0] == "one " * 50
+    types = [event.type for event in await told(agent.send("two"))]
+    assert types.index("message_end") < types.index("compaction_end") < types.index("message_update")
+    assert "the summary" in model.requests[-1].messages[0].text
+    assert spoken(session) == ["one " * 50, "a" * 800, "two", "done"]
 
 
 async def test_pi_20_it_is_checked_between_tool_turns_too(session):
@@ -354,3 +363,168 @@ async def test_the_usage_that_the_provider_counted_decides(session):
     await told(agent.send("one " * 400))
     await told(agent.send("two"))
     assert len(compactions(session)) == 1
+
+
+# --- what once went wrong -------------------------------------------------------------------------------
+
+
+async def test_answers_that_break_off_every_time_are_given_up_like_any_other(session):
+    """A half answer is no success: the tries are counted."""
+    half = ["half an ans", ModelUnavailable("cut off")]
+    model = ScriptedModel(*[half] * 9)
+    events = await told(agent_in(session, model).send("hello"))
+    assert len(model.requests) == 4
+    assert [e.success for e in events if e.type == "auto_retry_end"] == [False]
+    assert [m.stop_reason for m in on_disk(session)[1:]] == ["error"] * 4
+
+
+async def test_a_message_is_kept_once_whenever_its_turn_is_cancelled(session, monkeypatch):
+    """Also while the disk is writing it: for every append of a tool turn."""
+    real = session.append
+    for cancelled_at in range(1, 5):
+        begun = 0
+        turn: list[asyncio.Task[Any]] = []
+        loop = asyncio.get_running_loop()
+
+        def append(*bodies, cancelled_at=cancelled_at, turn=turn, loop=loop):
+            nonlocal begun
+            begun += 1
+            if begun == cancelled_at:
+                loop.call_soon_threadsafe(turn[0].cancel)
+                time.sleep(0.05)
+            return real(*bodies)
+
+        monkeypatch.setattr(session, "append", append)
+        before = len(on_disk(session))
+        calls = [ToolCall(f"a{cancelled_at}", "echo", {}), ToolCall(f"b{cancelled_at}", "echo", {})]
+        agent = agent_in(session, ScriptedModel(calls, "done"))
+        turn.append(asyncio.create_task(told(agent.send("hello"))))
+        await asyncio.wait(turn)
+        kept = on_disk(session)[before:]
+        results = [m.tool_call_id for m in kept if isinstance(m, ToolResult)]
+        assert len(results) == len(set(results))
+        if len(kept) > 1 and kept[1].stop_reason == "toolUse":
+            assert results == [call.id for call in calls]
+
+
+async def test_a_turn_that_nobody_watches_any_more_ends_and_the_next_prompt_goes_on(session):
+    agent = agent_in(session, ScriptedModel(["half", asyncio.Event()], "fine"))
+    async for event in agent.send("hello"):
+        if isinstance(event, MessageUpdate) and event.assistant_message_event.type == "text_delta":
+            break
+    await told(agent.send("again"))
+    assert [(m.text, getattr(m, "stop_reason", "")) for m in on_disk(session)] == [
+        *(("hello", ""), ("half", "aborted")),
+        *(("again", ""), ("fine", "stop")),
+    ]
+
+
+@pytest.mark.parametrize("way", ["waited for", "left"])
+async def test_finishing_keeps_what_arrived(session, way):
+    """Whether somebody waits for the next event in another task, or went away."""
+    agent = agent_in(session, ScriptedModel(["half", asyncio.Event()]))
+    seen: list[Any] = []
+
+    async def watch() -> None:
+        async for event in agent.send("hello"):
+            seen.append(event)
+            if way == "left" and isinstance(event, MessageUpdate) and event.extent:
+                await asyncio.Event().wait()
+
+    watching = asyncio.create_task(watch())
+    await when(lambda: any(isinstance(e, MessageUpdate) and e.extent for e in seen))
+    await agent.finish()
+    assert not agent.is_busy
+    assert on_disk(session)[-1].stop_reason == "aborted"
+    watching.cancel()
+    await asyncio.wait([watching])
+
+
+async def test_what_is_sent_beside_the_messages_counts(session):
+    """A system prompt that fills the window leaves no room for the longest answer, and is no reason to
+    condense again and again."""
+    small = structs.replace(SCRIPTED, context_window=16_000, max_tokens=16_000)
+    model = ScriptedModel(*["x" * 400] * 12, model=small)
+    agent = agent_in(session, model, system="s" * 26_000, strategy=SummaryCompaction())
+    events = []
+    for _ in range(12):
+        events += await told(agent.send("y" * 400))
+    assert all(request.max_tokens + 6_500 < 16_000 for request in model.requests)
+    assert not any(event.type.startswith("compaction") for event in events)
+
+
+async def test_settings_that_change_while_something_is_saved_are_recorded(session, monkeypatch):
+    real = session.append
+    agent = agent_in(session, ScriptedModel("one", "two"))
+    monkeypatch.setattr(session, "append", lambda *bodies: (agent.note_change(LEVEL), real(*bodies))[1])
+    agent.note_change(ThinkingLevelChange("low"))
+    await told(agent.send("hello"))
+    monkeypatch.undo()
+    await told(agent.send("again"))
+    levels = [e.body.thinking_level for e in session.entries if e.type == "thinking_level_change"]
+    assert levels[-1] == "high"
+
+
+LEVEL = ThinkingLevelChange("high")
+
+
+async def test_nothing_can_be_queued_once_the_last_turn_has_ended(session):
+    """Rather than be taken and forgotten."""
+    agent = agent_in(session, ScriptedModel("one"))
+    async with aclosing(agent.send("hello")) as events:
+        async for event in events:
+            if event.type == "agent_end":
+                with pytest.raises(UsageError):
+                    agent.follow_up("too late")
+
+
+@pytest.mark.parametrize("during", ["auto_retry_start", "compaction_start"])
+async def test_an_abort_before_the_answer_is_recorded_too(session, during):
+    """Between tries, and while the conversation is condensed."""
+    busy = ModelUnavailable("busy", retry_after=50)
+    replies = [busy] if during == "auto_retry_start" else ["a" * 3000, asyncio.Event()]
+    strategy = SummaryCompaction(threshold=100, keep_recent_tokens=10)
+    agent = agent_in(session, ScriptedModel(*replies), strategy=strategy, retry=Retry())
+    if during == "compaction_start":
+        await told(agent.send("one"))
+    seen: list[str] = []
+    async with aclosing(agent.send("two")) as events:
+        async for event in events:
+            seen.append(event.type)
+            if event.type == during:
+                asyncio.get_running_loop().call_later(0.01, agent.abort)
+    assert on_disk(session)[-1].stop_reason == "aborted"
+    assert seen[-4:] == ["message_start", "message_end", "turn_end", "agent_end"]
+
+
+async def test_a_busy_summariser_is_asked_again(session):
+    busy = ModelUnavailable("busy")
+    model = ScriptedModel("a" * 3000, ContextOverflow("too long"), busy, "the summary", "done")
+    agent = agent_in(session, model, strategy=SummaryCompaction(keep_recent_tokens=10))
+    await told(agent.send("one"))
+    await told(agent.send("two"))
+    assert spoken(session)[-1] == "done"
+    assert len(compactions(session)) == 1
+
+
+@pytest.mark.parametrize("result", ["text", None, AgentToolResult("x", details=object())])
+async def test_pi_14_a_tool_that_returns_nonsense_is_an_error_result(session, result):
+    async def nonsense(args: Said, ctx: Any) -> Any:
+        return result
+
+    bench = Bench({"nonsense": Tool("nonsense", "", Said, nonsense)}, "/", {})
+    model = ScriptedModel(ToolCall("a", "nonsense", {}), "I see")
+    agent = Agent(session, Voice(model), bench, system="", strategy=NoCompaction(), retry=QUICK)
+    await told(agent.send("go"))
+    assert on_disk(session)[-2].is_error
+    assert spoken(session)[-1] == "I see"
+
+
+async def test_pi_14_a_schema_that_is_none_is_an_error_result(session):
+    bad = Tool("bad", "", {"type": "nothing that JSON Schema knows"}, _echo)
+    model = ScriptedModel(ToolCall("a", "bad", {"x": 1}), "I see")
+    agent = Agent(
+        session, Voice(model), Bench({"bad": bad}, "/", {}), system="", strategy=NoCompaction(), retry=QUICK
+    )
+    await told(agent.send("go"))
+    assert on_disk(session)[-2].is_error

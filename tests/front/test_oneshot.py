@@ -245,6 +245,7 @@ def test_a_session_of_another_directory_stays_here_and_says_so(talked, tmp_path_
         ([], 2, b"There is no prompt"),
         (["@missing", "hello"], 2, b"Cannot read @missing: there is no such file"),
         (["--tools", "rd", "hello"], 2, b"There is no tool 'rd'"),
+        (["--tools", "", "hello"], 2, b"--tools names no tool"),
         (["-m", "gpt-4oo", "hello"], 1, b"gpt-4o"),
         (["-m", "openai/gpt-4o", "hello"], 1, b"OPENAI_API_KEY"),
         (["-C", "nowhere", "hello"], 1, b"Cannot go to nowhere"),
@@ -296,9 +297,7 @@ def test_g_6_a_signal_keeps_what_arrived_and_the_session_goes_on(pi, wire_server
     assert (process.returncode, out) == (128 + number, b"")
     assert b"Go on:" in err
     assert b"Traceback" not in err
-    roles = pi.messages()
-    assert roles[0] == ("user", "hello")
-    assert roles[-1] == ("assistant", "half an ans")
+    assert pi.messages() == [("user", "hello"), ("assistant", "half an ans")]
     assert pi("-p", "-c", "more").stdout == b"go on\n"
 
 
@@ -314,6 +313,65 @@ def test_a_signal_ends_the_command_that_runs(pi, wire_server):
     assert process.returncode == 130
     assert _running(f"sleep {mark}") == 0
     assert pi.messages()[-1][0] == "toolResult"
+
+
+def test_g_6_a_second_signal_leaves_at_once_and_all_is_kept(pi, wire_server):
+    """While a command that does not want to end is being ended."""
+    stubborn = "trap '' TERM INT; sleep 30 & wait; sleep 30"
+    wire_server.script(events(called(("a", "bash", {"command": stubborn}))), events(said("go on")))
+    pi.use(wire_server)
+    with pi.started("-p", "hello") as process:
+        _until(lambda: _running("sleep 30"))
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+    assert [role for role, _ in pi.messages()] == ["user", "assistant", "toolResult"]
+    assert pi("-p", "-c", "more").stdout == b"go on\n"
+
+
+@pytest.mark.parametrize("delay", [0.15, 0.25, 0.35])
+def test_g_7_a_signal_before_anything_is_said_leaves_no_session(pi, wire_server, delay):
+    wire_server.script(events(HANG))
+    pi.use(wire_server)
+    with pi.started("-p", "hello") as process:
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert process.returncode in (130, -signal.SIGINT)
+    assert all(summary.message_count for summary in pi.sessions.list_sessions())
+
+
+def test_c_does_not_go_on_with_a_session_in_which_nothing_was_said(talked, monkeypatch):
+    monkeypatch.chdir(talked.project)
+    made = SessionManager().create_session()
+    assert ask(talked, "-c", "more")[0] == "the flaky zebra"
+    assert {s.id: s.message_count for s in talked.sessions.list_sessions()}[made] == 0
+
+
+def test_processes_that_want_one_session_id_at_once_make_it_once(talked):
+    command = [sys.executable, "-m", "perdure", "-p", "--session-id", "same", "hello"]
+    pipe = subprocess.DEVNULL
+    started = [
+        subprocess.Popen(command, cwd=talked.project, stdin=pipe, stdout=pipe, stderr=pipe) for _ in range(4)
+    ]
+    assert [process.wait(timeout=60) for process in started] == [0] * 4
+    assert [s.message_count for s in talked.sessions.list_sessions() if s.id == "same"] == [8]
+
+
+def test_an_answer_that_could_not_be_saved_is_shown_and_exit_1(pi, wire_server):
+    """The file may grow by the prompt and no more."""
+    wire_server.script(events(said("x" * 3000)))
+    pi.use(wire_server)
+    limited = ["bash", "-c", 'ulimit -f 2; exec "$@"', "bash", sys.executable, "-m", "perdure"]
+    done = subprocess.run(
+        [*limited, "-p", "hello"], cwd=pi.project, capture_output=True, timeout=60, stdin=subprocess.DEVNULL
+    )
+    assert (done.returncode, done.stdout) == (1, b"x" * 3000 + b"\n")
+    assert b"Not saved" in done.stderr
+    assert pi.messages() == [("user", "hello")]
 
 
 def test_kill_minus_9_leaves_the_prompt_and_the_next_call_goes_on(pi, wire_server):

@@ -24,11 +24,13 @@ terminal learns that there is none. EDITOR stays: a command may well want to kno
 
 _WORDS = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRET_WORD = re.compile(
-    "KEYS?|TOKEN|O?AUTH|AUTHORIZATION|PAT|JWT|BEARER|COOKIES?|WEBHOOK|MNEMONIC|DSN"
+    "KEYS?|TOKEN|O?AUTH|AUTHORIZATION|PAT|JWT|BEARER|COOKIES?|WEBHOOK|MNEMONIC|DSN|CREDS|PASSCODE"
     "|.*(SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL).*"
     "|.*TOKEN|.*(?<!ASK)(?<!BY)(?<!COM)PASS"
     "|.*(API|ACCESS|AUTH|PRIVATE|SIGNING|ENCRYPTION|MASTER|DEPLOY|LICENSE|SSH)KEYS?"
 )
+_SECRET_AT_THE_END = {"PW", "SAS"}  # at the beginning they are Playwright and SAS, the company
+_SEEDS_OF_SECRETS = {"TOTP", "HOTP", "OTP", "MFA", "WALLET", "PHRASE"}  # others begin random numbers
 _HARMLESS = {"SSH_AUTH_SOCK", "PASSWORD_STORE_DIR", "PWD", "OLDPWD"}  # places; git over ssh needs the first
 _SECRET_VALUE = re.compile(
     r"""
@@ -45,7 +47,11 @@ _SECRET_VALUE = re.compile(
     """,
     re.VERBOSE,
 )
-_LONG_ENOUGH_TO_LOOK_FOR = 8  # anything may contain a shorter one by chance
+_NEEDED = re.compile("PATH|HOME|SHELL|USER|LOGNAME|LANG|LC_.*|TERM|TMPDIR|PWD")
+"""Nothing works without these, so they stay whatever is in them."""
+_LENGTH_OF_A_KEY = 8  # anything may contain a shorter one by chance
+_PLAIN = re.compile(r"(?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20}|\d+)(?:[-_. ](?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20}|\d+))*")
+"""Words and numbers, as one writes for a server that asks for no key: `lm-studio`, `not-needed`."""
 
 
 def for_children(
@@ -58,12 +64,12 @@ def for_children(
     from, `secret_values` the keys in use, wherever they come from. What is `allowed` by name stays in any
     case: only the user can say so."""
     always = {name.upper() for name in secret_names}
-    keys = [key for key in secret_values if key]
+    keys = [key for key in secret_values if len(key) >= _LENGTH_OF_A_KEY and not _PLAIN.fullmatch(key)]
     kept = {
         name: value
         for name, value in environment.items()
         if name in allowed
-        or not (name.upper() in always or _sounds_secret(name, value) or _is_secret(value, keys))
+        or not (name.upper() in always or _sounds_secret(name, value) or _holds_secret(name, value, keys))
     }
     return kept | NOBODY_IS_THERE
 
@@ -76,12 +82,14 @@ def _sounds_secret(name: str, value: str) -> bool:
         any(map(_SECRET_WORD.fullmatch, words))
         or ("TOKENS" in words and not value.isdecimal())  # how many of them is the other thing it can mean
         or ("PWD" in words and not value.startswith("/"))
+        or words[-1:] == ["PW"]
+        or (len(words) > 1 and words[-1] == "SAS")
+        or ("SEED" in words and not _SEEDS_OF_SECRETS.isdisjoint(words))
     )
 
 
-def _is_secret(value: str, keys: Collection[str]) -> bool:
-    return (
-        value in keys
-        or any(key in value for key in keys if len(key) >= _LONG_ENOUGH_TO_LOOK_FOR)
-        or _SECRET_VALUE.search(value) is not None
-    )
+def _holds_secret(name: str, value: str, keys: Collection[str]) -> bool:
+    """A key counts wherever it stands: mostly it is in a header or an address."""
+    if _NEEDED.fullmatch(name):
+        return False
+    return any(key in value for key in keys) or _SECRET_VALUE.search(value) is not None

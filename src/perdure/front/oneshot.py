@@ -264,9 +264,12 @@ def _tools(options: SimpleNamespace) -> list[str]:
         if options.tools is not None:
             raise UsageError("--tools and --no-tools contradict each other")
         return []
-    return (
-        [name.strip() for name in options.tools.split(",") if name.strip()] if options.tools else [*BUILT_IN]
-    )
+    if options.tools is None:
+        return [*BUILT_IN]
+    named = [name.strip() for name in options.tools.split(",") if name.strip()]
+    if not named:
+        raise UsageError("--tools names no tool", f"the tools are {', '.join(BUILT_IN)}; --no-tools is none")
+    return named
 
 
 def _text_or_file(given: str) -> str | None:

@@ -33,12 +33,16 @@ commands:
   --version     show the version
 
 Without a key in the environment a built-in program answers, which searches
-this directory; `{name} models` says which models there are. The conversation
-at a terminal, without --print, comes in a later release.
+this directory. `{name} models` says which models there are, `{name} sessions
+--help` what can be done with conversations. Talking at the terminal, without
+--print, comes in a later release.
 
 The engine and the agent are also a Python library:
 
-    from perdure import AgentSession, SessionManager
+    from perdure import SessionManager
+    sessions = SessionManager()
+    session_id = sessions.create_session()
+    print(session_id, len(sessions.list_sessions()))
 """
 COMMANDS = {
     "sessions": "find, read and keep conversations",
@@ -102,22 +106,36 @@ def _talk(name: str, words: "Sequence[str]") -> int:
 
     if not words or asks_for_help(words):
         return _show_help(name)
-    options = parse(TALK, words, name)
+    if _is_probably_a_command(words):
+        raise _not_a_command(words[0], name)
+    others = [word for word in words if word != "--version"]
+    options = parse(TALK, others, name)
+    if len(others) < len(words):
+        return _show_version(name)
     if not options.print:
         raise _not_yet(options.message, name)
     return _call(TALK, words, name)
+
+
+def _is_probably_a_command(words: "Sequence[str]") -> bool:
+    from perdure.front.commands import SESSIONS
+
+    return words[0] in SESSIONS and not {"-p", "--print"} & {*words}
+
+
+def _not_a_command(word: str, name: str) -> "UsageError":
+    from perdure.errors import UsageError
+
+    return UsageError(f"unknown command {word!r}: did you mean `{name} sessions {word}`?")
 
 
 def _not_yet(message: "Sequence[str]", name: str) -> "UsageError":
     """At a terminal, without --print. A word that is nearly a command was probably meant as one."""
     from perdure.errors import UsageError
     from perdure.front.command_line import did_you_mean, quoted
-    from perdure.front.commands import SESSIONS
 
     if len(message) == 1 and " " not in message[0]:
         (word,) = message
-        if word in SESSIONS:
-            return UsageError(f"unknown command {quoted(word)}: did you mean `{name} sessions {word}`?")
         near = did_you_mean(word, COMMANDS)
         if near:
             return UsageError(f"unknown command {quoted(word)}{near}", f"run `{name} --help`")

@@ -37,6 +37,7 @@ from perdure.session.record import loads
 _VERSION = "2023-06-01"
 _BINDING = "thinking-binding-controls-2026-08-01"
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+_LARGEST_IMAGE = 5 * 2**20  # as base64; a larger one is refused, with every request that has it
 _CACHED = {"type": "ephemeral"}
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 _NO_TEXT = "(no text)"
@@ -88,9 +89,12 @@ def _limit(model: Model, request: Request) -> int:
 # is adaptive and has an effort; later models refuse a budget. From 5 on a model thinks unless it is told not
 # to, and some cannot be told.
 
-_BUDGETS = {"minimal": 1024, "low": 4096, "medium": 10_240, "high": 20_480, "xhigh": 32_768}
+_BUDGETS = {"minimal": 1024, "low": 4096, "medium": 10_240, "high": 20_480, "xhigh": 32_768, "max": 32_768}
 _LEAST_BUDGET = 1024
-_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
+_EFFORTS = {
+    **{"minimal": "low", "low": "low", "medium": "medium", "high": "high"},
+    **{"xhigh": "xhigh", "max": "xhigh"},
+}
 _CLAUDE = re.compile(
     r"claude-(?P<name>[a-z]+)(?:-(?P<major>\d{1,2})(?:[-.](?P<minor>\d{1,2}))?(?!\d)|-preview)", re.ASCII
 )
@@ -232,7 +236,8 @@ class _Conversation:
             case Text(text=text) if text.strip():
                 return _text(text)
             case Image(data=data, mime_type=kind):
-                if "image" not in self._model.input or kind not in _IMAGES or not data:
+                is_seen = "image" in self._model.input and kind in _IMAGES
+                if not (is_seen and 0 < len(data) <= _LARGEST_IMAGE):
                     return _text(_NO_IMAGE)
                 return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
         return None

@@ -21,6 +21,7 @@ from perdure.session.entry import Assistant, Content, Image, Text, Thinking, Too
 from perdure.session.record import loads
 
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/webp", "image/heic", "image/heif"})
+_LARGEST_IMAGE = 100_000_000  # as base64; all of a request may be no larger
 _NO_TEXT = "(no text)"
 _NO_IMAGE = "(an image, which this model cannot be shown)"
 _SEE_BELOW = "(the images follow)"
@@ -60,8 +61,11 @@ class GoogleGenerativeAI:
 # Gemini 2.5 thinks within a budget of tokens, Gemini 3 and later at a level. Not every model can be kept from
 # thinking, nor knows every level: it is asked for the nearest it knows.
 
-_BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24_576, "xhigh": 32_768}
-_LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "HIGH"}
+_BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24_576, "xhigh": 32_768, "max": 32_768}
+_LEVELS = {
+    **{"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM"},
+    **dict.fromkeys(["high", "xhigh", "max"], "HIGH"),
+}
 _GEMINI = re.compile(r"gemini-(?:(\d+)(?:\.(\d+))?|(?:[a-z]+-)+(latest))", re.ASCII)
 _LATEST = (99, 0)
 
@@ -163,7 +167,8 @@ def _shown_block(model: Model, block: Any) -> _Part | None:
         case Text(text=text) if text.strip():
             return {"text": text}
         case Image(data=data, mime_type=kind):
-            if "image" not in model.input or kind not in _IMAGES or not data:
+            is_seen = "image" in model.input and kind in _IMAGES
+            if not (is_seen and 0 < len(data) <= _LARGEST_IMAGE):
                 return {"text": _NO_IMAGE}
             return {"inlineData": {"mimeType": kind, "data": data}}
     return None

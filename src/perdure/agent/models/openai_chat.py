@@ -30,6 +30,7 @@ from perdure.agent.models.openai_history import (
     Ids,
     blocks_of,
     data_url,
+    effort,
     is_openai,
     name_of,
     shown,
@@ -42,8 +43,6 @@ Json = dict[str, Any]
 
 _THOUGHT_FIELDS = ("reasoning_content", "reasoning", "reasoning_text")
 _MISTRAL = re.compile(r"mistral|ministral|devstral|codestral|magistral|pixtral", re.IGNORECASE)
-_EFFORTS = {"minimal": "low", "xhigh": "high"}
-"""What those who are not OpenAI call it: most know three levels."""
 
 
 class OpenAIChat:
@@ -59,9 +58,8 @@ class OpenAIChat:
             body["tools"] = [_tool(spec) for spec in request.tools]
         if request.max_tokens:
             body["max_completion_tokens" if ours else "max_tokens"] = request.max_tokens
-        if model.reasoning and request.thinking != "off":
-            effort = request.thinking if ours else _EFFORTS.get(request.thinking, request.thinking)
-            body["reasoning_effort"] = effort
+        if model.reasoning and (wanted := effort(model, request.thinking)):
+            body["reasoning_effort"] = wanted
         if ours and request.session_id:
             body["prompt_cache_key"] = request.session_id[:64]
         headers = {"authorization": f"Bearer {key}"} if key else {}

@@ -32,6 +32,7 @@ from perdure.agent.models.openai_history import (
     Ids,
     blocks_of,
     data_url,
+    effort,
     is_openai,
     name_of,
     shown,
@@ -55,8 +56,9 @@ class OpenAIResponses:
             body["max_output_tokens"] = max(_LEAST_OUTPUT, request.max_tokens)
         if model.reasoning:
             body["include"] = ["reasoning.encrypted_content"]
-            if request.thinking != "off":
-                body["reasoning"] = {"effort": request.thinking, "summary": "auto"}
+            if wanted := effort(model, request.thinking):
+                summary = {"summary": "auto"} if wanted != "none" else {}
+                body["reasoning"] = {"effort": wanted, **summary}
         if request.session_id:
             body["prompt_cache_key"] = request.session_id[:64]
         headers = {"authorization": f"Bearer {key}"} if key else {}

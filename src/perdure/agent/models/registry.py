@@ -182,16 +182,21 @@ class ModelRegistry:
     @cached_property
     def _own(self) -> Mapping[str, CustomModel]:
         """The models that the user named, by reference; what `models.json` says of a provider holds for its
-        models."""
+        models. Its key and headers do not for one that is reached elsewhere, unless nothing says where the
+        provider itself is reached: then they can only be meant for its models."""
         found = {}
         for name, each in self._files.items():
+            reached = self._providers.get(name)
             for model in each.models:
+                is_there = (
+                    not (model.base_url and reached) or is_same_place(model.base_url, reached.base_url)
+                )
                 found[f"{name}/{model.id}"] = msgspec.structs.replace(
                     model,
                     provider=name,
                     api=model.api or each.api,
-                    api_key=model.api_key or each.api_key,
-                    headers={**each.headers, **model.headers},
+                    api_key=model.api_key or (each.api_key if is_there else ""),
+                    headers={**(each.headers if is_there else {}), **model.headers},
                 )
         mine: set[str] = set()
         for model in self.settings.models:

@@ -6,8 +6,11 @@ A process belongs to a call if any of these is true. Honest programs escape each
     it is in the session the call began     setsid begins another
     its environment has the call's mark     `env -i` drops it
     it writes to the call's pipe            a daemon may have closed that
+    it holds the call's tether              so does one that closes all it was born with
 
-Where there is no /proc only the first two are known, and a daemon made by a double fork outlives its call.
+The tether is a pipe that nobody uses and that every child inherits. What remains is a daemon that escapes all
+five: its parent is gone, and it has a new session, an empty environment and no descriptor of its parent's. It
+outlives its call. Where there is no /proc only the first two are known, and any double fork does.
 They are asked to end, and after a moment made to. Nothing else is ever signalled.
 """
 
@@ -90,19 +93,29 @@ class _Call:
         on_output: Callable[[bytes], None],
     ) -> None:
         mark = uuid4().hex
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            bufsize=0,
-            cwd=cwd,
-            env={**environment, MARK: ":".join(filter(None, [environment.get(MARK), mark]))},
-            start_new_session=True,
-        )
+        # Our end stays open until the call is over: as long as it is, no other pipe has its number.
+        self.tether, given = os.pipe()
+        try:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                bufsize=0,
+                cwd=cwd,
+                env={**environment, MARK: ":".join(filter(None, [environment.get(MARK), mark]))},
+                start_new_session=True,
+                pass_fds=[given] if _HAS_PROC else [],
+            )
+        except BaseException:
+            os.close(self.tether)
+            raise
+        finally:
+            os.close(given)
         assert self.process.stdout is not None
         self.pipe = self.process.stdout
-        self.tree = _Tree(self.process.pid, mark, os.fstat(self.pipe.fileno()).st_ino)
+        pipe, tether = _pipe(self.pipe.fileno()), _pipe(self.tether)
+        self.tree = _Tree(self.process.pid, mark, {given: tether, 1: pipe, 2: pipe})
         self.on_output = on_output
         self.failure: Exception | None = None
         self.last_output = 0.0
@@ -153,6 +166,7 @@ class _Call:
         if _CAN_WATCH_PIPES:
             self.loop.remove_reader(self.pipe.fileno())
             self.pipe.close()
+        os.close(self.tether)
 
     def _received(self, data: bytes) -> None:
         self.last_output = time.monotonic()
@@ -234,10 +248,11 @@ class _Process(Struct, frozen=True, gc=False):
 class _Tree:
     """The processes of one call."""
 
-    def __init__(self, root: int, mark: str, pipe: int) -> None:
+    def __init__(self, root: int, mark: str, held: Mapping[int, str]) -> None:
         self.root = root
         self.mark = mark.encode("ascii")
-        self.pipe = f"pipe:[{pipe}]"
+        self.held = held
+        """What its descriptors lead to, by their numbers."""
         self.seen: dict[int, str] = {}
         self.beyond_us: set[int] = set()
 
@@ -286,13 +301,15 @@ class _Tree:
         return found - self.beyond_us
 
     def _is_marked(self, pid: int) -> bool:
-        try:
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
             with open(f"/proc/{pid}/environ", "rb") as file:
                 if self.mark in file.read():
                     return True
-            return self.pipe in (os.readlink(f"/proc/{pid}/fd/1"), os.readlink(f"/proc/{pid}/fd/2"))
-        except OSError:  # it has ended, or is another user's
-            return False
+            for number, pipe in self.held.items():
+                with contextlib.suppress(FileNotFoundError):  # it was closed
+                    if os.readlink(f"/proc/{pid}/fd/{number}") == pipe:
+                        return True
+        return False
 
     def signal(self, pids: Iterable[int], number: int) -> None:
         for pid in pids:
@@ -302,6 +319,11 @@ class _Tree:
                 pass
             except PermissionError:  # another user's by now, as with sudo
                 self.beyond_us.add(pid)
+
+
+def _pipe(descriptor: int) -> str:
+    """As /proc names it."""
+    return f"pipe:[{os.fstat(descriptor).st_ino}]"
 
 
 def _add_descendants(found: set[int], processes: Iterable[_Process]) -> None:

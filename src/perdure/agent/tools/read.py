@@ -34,6 +34,7 @@ from perdure.agent.tools.workspace import (
 from perdure.session.entry import Image, Text
 
 LARGEST_IMAGE = 5 * 2**20
+"""Bytes. What a model cannot be shown of that is left out when it is asked, by each protocol's own limit."""
 _PIECE = 2**20
 _COUNTED = 16 * 2**20
 """How much more is read, at most, to say how many lines there are."""

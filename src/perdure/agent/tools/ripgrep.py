@@ -198,9 +198,7 @@ def _relative(path: bytes) -> str:
 
 def _complaint(said: str) -> str:
     """What is wrong with a pattern. rg may say it twice, for each of the two engines that it tries."""
-    causes = re.findall(
-        r"^(?:error|PCRE2): (?:error compiling pattern at offset \d+: )?(.*)", said, re.MULTILINE
-    )
+    causes = _CAUSE.findall(said)
     known = [cause for cause in causes if "not supported" not in cause]
     cause = (known or causes or [said.removeprefix("rg: ").partition("\n")[0]])[0].rstrip(".")
     return (

@@ -1,8 +1,9 @@
 """Files as tools meet them: any path a model can write, and whatever lies there.
 
 Whatever goes wrong is told to the model in a sentence that says what to do next. Nothing but a regular file
-is opened, because a FIFO waits for ever and a device may have no end. Calls on one path take turns, in the
-order they were made: the tools of one message run side by side, and two edits of a file would lose one.
+is opened, because a FIFO waits for ever and a device may have no end. Calls on one file take turns, in the
+order they were made and whatever path led there: the tools of one message run side by side, and two edits of
+a file would lose one.
 """
 
 from __future__ import annotations
@@ -69,8 +70,9 @@ _turns: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary
 
 @contextlib.asynccontextmanager
 async def turn(place: Place) -> AsyncIterator[None]:
-    """One call at a time on this path."""
-    lock = _turns.setdefault((id(asyncio.get_running_loop()), place.path), asyncio.Lock())
+    """One call at a time on what lies there."""
+    file = os.path.realpath(place.path)
+    lock = _turns.setdefault((id(asyncio.get_running_loop()), file), asyncio.Lock())
     async with lock:
         yield
 
