@@ -370,7 +370,7 @@ async def test_the_usage_that_the_provider_counted_decides(session):
 
 async def test_answers_that_break_off_every_time_are_given_up_like_any_other(session):
     """A half answer is no success: the tries are counted."""
-    half = ["half an ans", ModelUnavailable("cut off")]
+    half: list[Any] = ["half an ans", ModelUnavailable("cut off")]
     model = ScriptedModel(*[half] * 9)
     events = await told(agent_in(session, model).send("hello"))
     assert len(model.requests) == 4
@@ -507,7 +507,7 @@ async def test_a_busy_summariser_is_asked_again(session):
     assert len(compactions(session)) == 1
 
 
-@pytest.mark.parametrize("result", ["text", None, AgentToolResult("x", details=object())])
+@pytest.mark.parametrize("result", [5, None, AgentToolResult("x", details=object())])
 async def test_pi_14_a_tool_that_returns_nonsense_is_an_error_result(session, result):
     async def nonsense(args: Said, ctx: Any) -> Any:
         return result
@@ -528,3 +528,18 @@ async def test_pi_14_a_schema_that_is_none_is_an_error_result(session):
     )
     await told(agent.send("go"))
     assert on_disk(session)[-2].is_error
+
+
+async def test_a_tool_may_be_a_plain_function_that_returns_text(session):
+    plain: Any = Tool("plain", "", Said, lambda args, ctx: f"said {args.text}")  # type: ignore[arg-type, return-value]
+    model = ScriptedModel(ToolCall("a", "plain", {"text": "x"}), "I see")
+    agent = Agent(
+        session,
+        Voice(model),
+        Bench({"plain": plain}, "/", {}),
+        system="",
+        strategy=NoCompaction(),
+        retry=QUICK,
+    )
+    await told(agent.send("go"))
+    assert spoken(session)[-2:] == ["said x", "I see"]

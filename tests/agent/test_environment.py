@@ -41,6 +41,7 @@ SECRET = {
             ),
             *("GOOGLE_APPLICATION_CREDENTIALS", "DOCKER_AUTH_CONFIG", "OAUTH2_CLIENT", "HTTP_AUTHORIZATION"),
             *("AZURE_DEVOPS_EXT_PAT", "SLACK_WEBHOOK_URL", "SESSION_COOKIE", "SERVICE_JWT", "StripeApiKey"),
+            *("DB_PW", "SMTP_PW", "DB_CREDS", "MY_PASSCODE", "TOTP_SEED", "WALLET_SEED_PHRASE", "AZURE_SAS"),
             *("APIKEY", "MYAPP_APIKEY", "X_ACCESSTOKEN", "S3KEY", "API_KEYS", "BOT_TOKENS", "openai_api_key"),
         ],
         "canary-named",
@@ -75,7 +76,10 @@ ORDINARY = {
     **{"DBUS_SESSION_BUS_ADDRESS": "unix:path=/run/user/1000/bus", "PASSWORD_STORE_DIR": "/home/u/.pw"},
     **{"OLDPWD": "/tmp", "LS_COLORS": "di=01;34:ln=01;36", "PS1": r"\u@\h:\w\$ ", "EMPTY": ""},
     **{"NOTE": "café \u6c34", "PERDURE_CALL": "outer"},
+    **{"PYTHONHASHSEED": "0", "RANDOM_SEED": "42", "SEED": "7", "PW_TEST_REPORTER": "x", "PWDEBUG": "1"},
+    **{"SAS_HOME": "/opt/sas", "CREDITS": "3", "SASS_PATH": "scss"},
 }
+KEYS = st.uuids().map(str)
 PROVIDERS = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "MY_VENDOR"]
 
 
@@ -104,13 +108,33 @@ def test_what_the_user_allows_by_name_stays(name):
     assert kept == {name: SECRET[name], **NOBODY_IS_THERE}
 
 
-@given(st.dictionaries(st.text(), st.text(), max_size=5), st.lists(st.text(), max_size=3))
-def test_no_key_in_use_is_ever_passed_on(environment, keys):
-    """Whatever the variables are called; and nothing is changed or invented."""
+@given(
+    st.dictionaries(st.text(), st.text(), max_size=5), st.lists(st.uuids().map(str), max_size=3), st.data()
+)
+def test_no_key_in_use_is_ever_passed_on(environment, keys, data):
+    """Whatever the variables are called, and whatever stands around it; nothing is changed or invented."""
+    for name in data.draw(st.sets(st.sampled_from(sorted(environment)))) if environment and keys else ():
+        environment[name] += data.draw(st.sampled_from(keys)) + data.draw(st.text(max_size=3))
     kept = for_children(environment, (), secret_values=keys)
     own = {name: value for name, value in kept.items() if NOBODY_IS_THERE.get(name) != value}
     assert own.items() <= environment.items()
-    assert not {key for key in keys if key} & set(own.values())
+    assert not [value for value in own.values() for key in keys if key in value]
+
+
+@pytest.mark.parametrize("key", ["1", "ollama", "lm-studio", "not-needed", "12345678", "EMPTY", "No key 2"])
+def test_a_key_that_is_none_takes_nothing_away(key):
+    """What is written where a server asks for no key stands in other variables by chance."""
+    others = {"PATH": f"/opt/{key}/bin:/bin", "FLAG": key, "EXTRA": f"with {key} in it"}
+    assert for_children(others, (), secret_values=[key]) == {**others, **NOBODY_IS_THERE}
+
+
+@pytest.mark.parametrize(
+    "name", ["PATH", "HOME", "SHELL", "USER", "LANG", "LC_ALL", "LC_TIME", "TMPDIR", "PWD"]
+)
+@pytest.mark.parametrize("value", [f"/home/{KEY_IN_USE}/bin", "/x/sk-proj-canarycanarycanary/bin"])
+def test_what_no_program_can_do_without_stays_whatever_is_in_it(name, value):
+    """A command without PATH or HOME would not even be found."""
+    assert for_children({name: value}, (), secret_values=[KEY_IN_USE])[name] == value
 
 
 @pytest.mark.anyio

@@ -133,7 +133,10 @@ def test_what_other_programs_keep_there_is_left_alone(agent_home):
         ({"compaction": True}, "compaction: expected object, got bool"),
         ({"models": [{"base_url": "http://x"}]}, "models[0]: object missing required field id"),
         ({"models": [{"id": "x", "context_window": 0}]}, "models[0].context_window: expected int >= 1"),
-        ({"defaultThinkingLevel": "hard"}, "defaultThinkingLevel: invalid enum value 'hard'"),
+        (
+            {"defaultThinkingLevel": "hard"},
+            "defaultThinkingLevel: invalid enum value 'hard', which is none of off, minimal, low, medium,",
+        ),
         ({"compactThreshold": 0}, "compactThreshold: expected int >= 1"),
         ([], "expected object, got array"),
     ],

@@ -91,7 +91,8 @@ def test_pi_22_the_answer_alone_is_on_stdout(pi, wire_server):
     done = pi("--print", "explain this code")
     assert (done.returncode, done.stdout) == (0, b"Hello, world\n")
     newest = pi.sessions.list_sessions()[0].id
-    assert done.stderr.decode().strip() == f"Go on: perdure --session {newest} -p TEXT"
+    assert done.stderr.decode().strip().endswith(f" --session {newest} -p TEXT")
+    assert done.stderr.count(b"\n") == 1
     assert pi.messages() == [("user", "explain this code"), ("assistant", "Hello, world")]
 
 
@@ -221,6 +222,18 @@ def test_fork_leaves_the_original_as_it_was(talked):
     assert len(talked.sessions.list_sessions()) == 2
 
 
+def test_a_fork_that_goes_on_elsewhere_is_of_the_project_it_goes_on_in(talked, tmp_path_factory):
+    talked.project = tmp_path_factory.mktemp("other")
+    done = talked("-p", "--fork", talked.id, "other way")
+    assert (done.returncode, b"belongs to" in done.stderr) == (0, False)
+    assert ask(talked, "-c", "more")[-4:] == ["other way", "yes", "more", "yes"]
+
+
+def test_what_is_piped_in_must_be_text(pi, wire_server):
+    pi.use(wire_server)
+    assert pi("-p", "hello", stdin=b"\0\1").returncode == 2
+
+
 def test_no_session_keeps_nothing(pi, wire_server):
     wire_server.script(events(said("secret")))
     pi.use(wire_server)
@@ -249,6 +262,10 @@ def test_a_session_of_another_directory_stays_here_and_says_so(talked, tmp_path_
         (["-m", "gpt-4oo", "hello"], 1, b"gpt-4o"),
         (["-m", "openai/gpt-4o", "hello"], 1, b"OPENAI_API_KEY"),
         (["-C", "nowhere", "hello"], 1, b"Cannot go to nowhere"),
+        (["--system-prompt", "gone.md", "hello"], 2, b"There is no file 'gone.md'"),
+        (["x" * 60_000], 2, b"tokens, and custom/test reads 8,000"),
+        (["--fork", "x", "--at", "", "hello"], 2, b"ENTRY is empty"),
+        (["-r", "hello"], 2, b"'hello' was taken as what to resume"),
         (["--mode", "xml", "hello"], 2, b"none of text, json"),
     ],
 )

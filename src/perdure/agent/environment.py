@@ -50,7 +50,7 @@ _SECRET_VALUE = re.compile(
 _NEEDED = re.compile("PATH|HOME|SHELL|USER|LOGNAME|LANG|LC_.*|TERM|TMPDIR|PWD")
 """Nothing works without these, so they stay whatever is in them."""
 _LENGTH_OF_A_KEY = 8  # anything may contain a shorter one by chance
-_PLAIN = re.compile(r"(?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20}|\d+)(?:[-_. ](?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20}|\d+))*")
+_PLAIN = re.compile(r"(?:(?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20}|\d+)(?:[-_. ]|$))+")
 """Words and numbers, as one writes for a server that asks for no key: `lm-studio`, `not-needed`."""
 
 
@@ -82,8 +82,7 @@ def _sounds_secret(name: str, value: str) -> bool:
         any(map(_SECRET_WORD.fullmatch, words))
         or ("TOKENS" in words and not value.isdecimal())  # how many of them is the other thing it can mean
         or ("PWD" in words and not value.startswith("/"))
-        or words[-1:] == ["PW"]
-        or (len(words) > 1 and words[-1] == "SAS")
+        or not _SECRET_AT_THE_END.isdisjoint(words[-1:])
         or ("SEED" in words and not _SEEDS_OF_SECRETS.isdisjoint(words))
     )
 

@@ -330,7 +330,11 @@ async def _run(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext) 
         known = ", ".join(tools) or "none"
         return AgentToolResult(f"There is no tool {call.name!r}. The tools are: {known}.", is_error=True)
     try:
-        result = await tool.run(checked(tool, call.arguments), context)
+        result: Any = tool.run(checked(tool, call.arguments), context)
+        if isinstance(result, Awaitable):
+            result = await result
+        if isinstance(result, str):
+            result = AgentToolResult(result)
         if not isinstance(result, AgentToolResult):
             raise TypeError(f"a tool returns an AgentToolResult, not {type(result).__name__}")
         dumps(result)  # what cannot be kept is no result

@@ -217,8 +217,9 @@ class AgentSession:
         return Voice(speaker, thinking or self._default_thinking(speaker.model))
 
     def _default_thinking(self, model: Model) -> str:
-        level = self._settings.default_thinking_level
-        return level if model.reasoning and level in THINKING_LEVELS else "off"
+        """What the settings say, where it is known that the model can: a server may refuse it otherwise."""
+        is_known = model.reasoning and not self._models.takes_any(model.provider)
+        return self._settings.default_thinking_level if is_known else "off"
 
     def _restored(self, context: Context, default_model: str | None, thinking: str | None) -> Voice:
         if context.model is not None:

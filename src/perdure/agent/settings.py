@@ -164,6 +164,8 @@ class _Written(NamedTuple):
             return msgspec.convert(self.data, kind)
         except msgspec.ValidationError as error:
             cause, _, place = str(error).replace("`", "").partition(" - at $")
+            if "enum value" in cause:  # levels of thinking are the only ones
+                cause += f", which is none of {', '.join(THINKING_LEVELS)}"
             place = re.sub(r"\w+", lambda key: self.spellings.get(key[0], key[0]), place.lstrip("."))
             what = f"{place}: {cause[:1].lower()}{cause[1:]}" if place else f"{cause[:1].lower()}{cause[1:]}"
             raise _wrong(self.source, what) from None

@@ -9,18 +9,21 @@ from collections.abc import Sequence
 
 from perdure.agent.tools.read import LARGEST_IMAGE, image_kind
 from perdure.errors import UsageError
+from perdure.front.output import Output
 from perdure.session.entry import Block, Content, Image, Text
 
 _MOST_BYTES = 20 * 1024 * 1024
 """Of stdin, and of a file: more is no prompt."""
+_LOOK = 8192
+"""Bytes that tell whether it is text."""
 
 
-def prompt(words: Sequence[str], cwd: str) -> Content:
+def prompt(words: Sequence[str], cwd: str, out: Output) -> Content:
     """What was piped in, the files named with `@`, and the words of the command line, in this order."""
     files = [word[1:] for word in words if word.startswith("@") and len(word) > 1]
     said = " ".join(word for word in words if not (word.startswith("@") and len(word) > 1))
     blocks: list[Block] = []
-    texts = [piped] if (piped := _piped()) else []
+    texts = [piped] if (piped := _piped(out)) else []
     for name in files:
         attached = _attached(name, cwd)
         if isinstance(attached, Image):
@@ -34,19 +37,22 @@ def prompt(words: Sequence[str], cwd: str) -> Content:
     return [Text(text), *blocks] if blocks else text
 
 
-def _piped() -> str:
+def _piped(out: Output) -> str:
     """What comes through a pipe or from a file. A terminal is not waited for."""
     stdin = sys.stdin
     if stdin is None or stdin.isatty():
         return ""
     try:
+        out.transient("Reading stdin")
         data = stdin.buffer.read(_MOST_BYTES + 1)
     except (OSError, ValueError):
         return ""
+    finally:
+        out.transient("")
     if len(data) > _MOST_BYTES:
-        raise UsageError(
-            f"stdin has more than {_MOST_BYTES >> 20} MB", "give the file's name in the prompt instead"
-        )
+        raise UsageError(f"stdin has more than {_MOST_BYTES >> 20} MB", "name the file in the prompt instead")
+    if b"\0" in data[:_LOOK]:
+        raise UsageError("stdin is no text", "name the file in the prompt instead")
     return data.decode("utf-8", "replace").strip("\n")
 
 
@@ -67,6 +73,6 @@ def _attached(name: str, cwd: str) -> str | Image:
         raise UsageError(f"@{name} is an image of more than {LARGEST_IMAGE >> 20} MB", "make it smaller")
     if kind:
         return Image(base64.b64encode(data).decode(), kind)
-    if b"\0" in data[:8192]:
+    if b"\0" in data[:_LOOK]:
         raise UsageError(f"@{name} is neither text nor an image", "name it in the prompt instead")
     return f'<file name="{name}">\n{data.decode("utf-8", "replace")}\n</file>'

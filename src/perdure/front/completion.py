@@ -125,6 +125,11 @@ def _values(argument: Argument, current: str) -> Iterator[Candidate]:
 
             references = [each.reference.partition(":") for each in deleted()]
             yield from _ids(((program, id) for program, _, id in references), current)
+        case "model":
+            from perdure.agent.models.registry import ModelRegistry
+
+            models = ModelRegistry()
+            yield from (Candidate(each.reference) for each in models.models() if models.is_usable(each))
         case "file":
             yield Candidate(_FILES)
         case _:

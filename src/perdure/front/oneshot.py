@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from types import SimpleNamespace
 
 from perdure import config
@@ -24,12 +25,14 @@ from perdure.agent.events import (
     MessageUpdate,
     ToolExecutionEnd,
     ToolExecutionStart,
+    TurnStart,
     to_json,
 )
 from perdure.agent.loop import in_thread
 from perdure.agent.models.resolver import wanted
 from perdure.agent.session import AgentSession
 from perdure.agent.settings import Settings, untrusted
+from perdure.agent.tokens import of_message
 from perdure.agent.tools import BUILT_IN
 from perdure.errors import Held, PerdureError, UsageError
 from perdure.front.asking import prompt
@@ -37,7 +40,7 @@ from perdure.front.opening import Opened, open_session
 from perdure.front.output import Output, Styled
 from perdure.front.visible import fit, one_line
 from perdure.session import layouts
-from perdure.session.entry import Assistant, Content, SessionInfo
+from perdure.session.entry import Assistant, Content, SessionInfo, User
 from perdure.session.record import dumps
 
 _PATIENCE = 10.0
@@ -46,7 +49,7 @@ _PATIENCE = 10.0
 
 def oneshot(options: SimpleNamespace, out: Output) -> int:
     cwd = _in_directory(options.C)
-    content = prompt(options.message, cwd)
+    content = _content(options, cwd, out)
     tools = _tools(options)
     settings = Settings.load()
     notice = untrusted(cwd)
@@ -77,11 +80,12 @@ class _Run:
         self._draft: Draft | None = None
         """The answer under way."""
         self._is_said = False
+        self._doing = "Opening the session"
 
     async def talk(self, content: Content) -> int:
         try:
             with self._signals():
-                async with self._agent:
+                async with self._agent, self._showing_that_time_passes():
                     self._opened = await self._open()
                     return await self._talk(content, self._opened)
         except asyncio.CancelledError:
@@ -97,9 +101,10 @@ class _Run:
         while True:
             try:
                 return await in_thread(open_session, self._options, self._out, self._cwd)
-            except Held:
+            except Held as error:
                 if time.monotonic() > end:
                     raise
+                self._doing = f"{error.message}; waiting for it"
             await asyncio.sleep(0.1)
 
     async def _talk(self, content: Content, opened: Opened) -> int:
@@ -111,6 +116,10 @@ class _Run:
             thinking=self._options.thinking or None,
         )
         self._say_what_is_unexpected(opened)
+        model = self._agent.model
+        if (tokens := of_message(User(content))) > model.context_window:
+            size = f"about {tokens:,} tokens, and {model.reference} reads {model.context_window:,}"
+            raise UsageError(f"The prompt has {size}", "name its files without @, to be read in parts")
         if self._options.name:
             self._agent.agent.note_change(SessionInfo(self._options.name))
         if self._is_json:
@@ -133,17 +142,21 @@ class _Run:
         match event:
             case MessageUpdate(draft=draft):
                 self._draft = draft
+                self._doing = f"{self._agent.model.reference} answers"
+            case TurnStart():
+                self._doing = f"Waiting for {self._agent.model.reference}"
             case MessageEnd(message=message):
                 self._is_said = True
                 self._draft = None
                 if isinstance(message, Assistant):
                     self._last = message
             case ToolExecutionStart(tool_name=name, args=arguments) if self._out.is_watched:
+                self._doing = f"Running {name}"
                 from perdure.front.render import glance
 
                 self._progress(f"{name} {glance(arguments)}")
             case ToolExecutionEnd(tool_name=name, is_error=True, result=result):
-                self._progress(f"{name} failed: {result.text.strip().partition(chr(10))[0]}")
+                self._progress(f"{name} failed: {result.text.strip().rpartition(chr(10))[2]}")
             case AutoRetryStart(attempt=attempt, max_attempts=most, delay_ms=delay, error_message=why):
                 self._note(f"{why}; trying again in {delay / 1000:.0f} s ({attempt} of {most})")
             case CompactionEnd(result=dict()):
@@ -155,6 +168,22 @@ class _Run:
         """What is going on, for somebody who watches."""
         if self._out.is_watched:
             self._out.note(Styled(fit(one_line(text), self._out.note_columns - 1), "dim"))
+
+    @asynccontextmanager
+    async def _showing_that_time_passes(self) -> AsyncIterator[None]:
+        async def tick() -> None:
+            begun = time.monotonic()
+            while True:
+                await asyncio.sleep(1)
+                self._out.transient(f"{self._doing} ({time.monotonic() - begun:.0f} s)")
+
+        ticking = asyncio.create_task(tick()) if self._out.is_watched and not self._is_json else None
+        try:
+            yield
+        finally:
+            if ticking is not None:
+                ticking.cancel()
+            self._out.transient("")
 
     def _note(self, text: str) -> None:
         self._out.note(Styled(one_line(text), "yellow"))
@@ -188,6 +217,9 @@ class _Run:
     def _say_what_is_unexpected(self, opened: Opened) -> None:
         for notice in self._agent.notices:
             self._note(notice)
+        model = self._agent.model
+        if self._agent.agent.voice.thinking != "off" and not model.reasoning:
+            self._note(f"{model.reference} cannot be told how much to think.")
         here = config.here()
         cwd = opened.header.cwd
         if cwd and os.path.realpath(cwd) != os.path.realpath(here):
@@ -202,7 +234,8 @@ class _Run:
         session = self._opened.session
         is_at_home = any(session.ref.path.startswith(os.path.join(home.path, "")) for home in layouts.homes())
         name = session.id if is_at_home else session.ref.path
-        self._out.note(Styled(f"Go on: {self._out.program} --session {shlex.quote(name)} -p TEXT", "dim"))
+        command = f"{_as_called(self._out.program)} --session {shlex.quote(name)} -p TEXT"
+        self._out.note(Styled(f"Go on: {command}", "dim"))
 
     # --- signals -------------------------------------------------------------------------------------
 
@@ -247,6 +280,15 @@ def _header(opened: Opened) -> dict[str, object]:
     }
 
 
+def _as_called(program: str) -> str:
+    """How this program can be called again: by its name, if that is found, or as it was."""
+    folders = config.setting("PATH").split(os.pathsep)
+    if any(os.access(os.path.join(folder, program), os.X_OK) for folder in folders if folder):
+        return program
+    called = sys.argv[0]
+    return called if os.path.basename(called) == program else "python -m perdure"
+
+
 # --- what the options say ---------------------------------------------------------------------------------
 
 
@@ -257,6 +299,16 @@ def _in_directory(wanted: str) -> str:
         except OSError as error:
             raise PerdureError(f"Cannot go to {wanted}: {error.strerror}", "give -C a folder") from None
     return config.here()
+
+
+def _content(options: SimpleNamespace, cwd: str, out: Output) -> Content:
+    try:
+        return prompt(options.message, cwd, out)
+    except UsageError as error:
+        if options.resume and not options.message:
+            hint = f"{options.resume!r} was taken as what to resume; the prompt comes after it"
+            raise UsageError(error.message, hint) from None
+        raise
 
 
 def _tools(options: SimpleNamespace) -> list[str]:
@@ -272,15 +324,17 @@ def _tools(options: SimpleNamespace) -> list[str]:
     return named
 
 
-def _text_or_file(given: str) -> str | None:
+def _text_or_file(given: str | None) -> str | None:
     """What an option says, or what is in the file that it names."""
     if not given:
-        return None
+        return given
     path = os.path.expanduser(given)
     try:
         if os.path.isfile(path):
             with open(path, encoding="utf-8", errors="replace") as file:
                 return file.read()
     except (OSError, ValueError):
-        pass  # a text too long to be a name
+        return given  # a text too long to be a name
+    if path.endswith((".md", ".txt")) and not any(map(str.isspace, path)):
+        raise UsageError(f"There is no file {given!r:.80}", "give the prompt itself, or a file that is there")
     return given

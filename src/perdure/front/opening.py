@@ -43,8 +43,10 @@ def open_session(options: SimpleNamespace, out: Output, cwd: str) -> Opened:
     if len(given) > 1:
         said = " and ".join(f"--{way.replace('_', '-')}" for way in given)
         raise UsageError(f"{said} mean different sessions", "give one of them")
-    if options.at and not options.fork:
+    if options.at is not None and not options.fork:
         raise UsageError("--at goes with --fork", "--fork ID --at ENTRY")
+    if options.at == "":
+        raise UsageError("ENTRY is empty", "--fork ID --at ENTRY")
     match given:
         case ["continue"]:
             row = _newest(out, cwd)
@@ -56,7 +58,7 @@ def open_session(options: SimpleNamespace, out: Output, cwd: str) -> Opened:
         case ["session_id"]:
             return _of_id(options.session_id, cwd)
         case ["fork"]:
-            return _forked(options.fork, options.at)
+            return _forked(options.fork, options.at, cwd)
         case ["no_session"]:
             from perdure.session.stores.memory import MemoryStore
 
@@ -129,7 +131,8 @@ def _resumed(text: str, out: Output) -> Opened:
         rows = [row for row in catalog.rows(scope) if row.title == text]
         rows = rows or [hit.row for hit in catalog.search(scope, text, limit=20).hits]
     if not rows:
-        raise NotFound("Session", text, missing.nearest)
+        near = f"nearest: {', '.join(missing.nearest)}" if missing.nearest else "nothing was said like that"
+        raise NotFound("Session", text, hint=f"no id begins like that, no session is called so, and {near}")
     if len(rows) > 1:
         raise Ambiguous(text, [_shown(row) for row in rows])
     (row,) = rows
@@ -167,7 +170,8 @@ def _of_id(id: str, cwd: str) -> Opened:
     return _open(store, ref)._replace(is_new=not found)
 
 
-def _forked(text: str, at: str) -> Opened:
+def _forked(text: str, at: str | None, cwd: str) -> Opened:
+    """It goes on here, so it is this project's."""
     store, ref = reference.find(text)
-    made = Session.view(store, ref).fork(at or None)
+    made = Session.view(store, ref).fork(at, cwd=cwd)
     return _open(store, made)

@@ -79,6 +79,7 @@ class Output:
         self.is_terminal = _is_terminal(self._stdout)
         self.colour = _has_colour(self._stdout)
         self._notes_have_colour = _has_colour(self._stderr)
+        self._is_transient_shown = False
 
     @property
     def columns(self) -> int:
@@ -100,7 +101,18 @@ class Output:
 
     def note(self, *parts: str | Styled) -> None:
         """One line about the answer: what is hidden, a warning, that nothing was found."""
+        self.transient("")
         self._tell(_painted(parts, self._notes_have_colour) + "\n")
+
+    def transient(self, text: str) -> None:
+        """What is going on right now, for somebody who watches; the next line, or nothing, replaces it."""
+        if not text and not self._is_transient_shown:
+            return
+        if self._stderr is None or not self.is_watched or config.setting("TERM") == "dumb":
+            return
+        self._is_transient_shown = False
+        self._tell(f"\r{fit(one_line(text), self.note_columns - 1)}\x1b[K")
+        self._is_transient_shown = bool(text)
 
     def failed(self, error: PerdureError) -> None:
         """What went wrong and what to do about it, in one line."""
@@ -120,6 +132,7 @@ class Output:
         """The bytes, exactly; at a terminal what they say, visibly."""
         if self._stdout is None or self.is_terminal:
             return self._write(visible(data.decode(errors="backslashreplace")))
+        self.transient("")
         self.flush()
         try:
             _write_all(self._stdout.buffer, data)
@@ -169,6 +182,7 @@ class Output:
     def _write(self, text: str, spell: Callable[[str], str] = escape) -> None:
         if self._stdout is None:
             raise OutputLost(OSError("standard output is closed"))
+        self.transient("")
         try:
             _write(self._stdout, text, spell)
         except OSError as error:

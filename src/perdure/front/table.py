@@ -23,12 +23,22 @@ def table(
     flexible: int,
     right: Sequence[int] = (),
     below: Sequence[str] = (),
-) -> None:
-    """Print them under their heads. At a terminal the `flexible` column gives up what does not fit; through a
-    pipe nothing is cut. `right` are columns of numbers, `below` has a line of text for each row, or none."""
+    spare: Sequence[Sequence[int]] = (),
+) -> Sequence[int]:
+    """Print them under their heads. At a terminal the `flexible` column gives up what does not fit, and of
+    the `spare` ones, the most wanted first, those are left out that do not; through a pipe nothing is cut.
+    `right` are columns of numbers, `below` has a line of text for each row, or none. Returns the columns
+    shown."""
     cells = [[one_line(cell.text if isinstance(cell, Styled) else cell) for cell in row] for row in rows]
     widths = [max(map(width, column)) for column in zip(heads, *cells, strict=True)]
-    if out.is_terminal:
+    kept: Sequence[int] = range(len(heads))
+    if out.is_terminal and spare:
+        kept = _fitting(widths, out.columns, flexible, spare)
+        heads, rows = [heads[at] for at in kept], [[row[at] for at in kept] for row in rows]
+        widths = [widths[at] for at in kept]
+        right = [kept.index(at) for at in right if at in kept]
+        flexible = kept.index(flexible) if flexible in kept else -1
+    if out.is_terminal and flexible >= 0:
         others = sum(widths) - widths[flexible] + len(_GAP) * (len(heads) - 1)
         widths[flexible] = max(_NARROWEST, min(widths[flexible], out.columns - others))
     _line(out, [Styled(head, "dim") for head in heads], widths, right)
@@ -37,6 +47,19 @@ def table(
         if below and below[at]:
             text = f"{' ' * widths[0]}{_GAP}! {one_line(below[at])}"
             out.line(Styled(pad(text, out.columns).rstrip() if out.is_terminal else text, "yellow"))
+    return kept
+
+
+def _fitting(
+    widths: Sequence[int], columns: int, flexible: int, spare: Sequence[Sequence[int]]
+) -> Sequence[int]:
+    least = [min(_NARROWEST, each) if at == flexible else each for at, each in enumerate(widths)]
+    kept = {at for at in range(len(widths)) if not any(at in group for group in spare)}
+    for group in spare:
+        wanted = kept.union(group)
+        if sum(least[at] for at in wanted) + len(_GAP) * (len(wanted) - 1) <= columns:
+            kept = wanted
+    return sorted(kept)
 
 
 def _line(out: Output, row: Sequence[str | Styled], widths: Sequence[int], right: Sequence[int]) -> None:

@@ -104,7 +104,7 @@ def _talk(name: str, words: "Sequence[str]") -> int:
     from perdure.front.command_line import asks_for_help, parse
     from perdure.front.commands import TALK
 
-    if not words or asks_for_help(words):
+    if not words or [*words] == ["help"] or asks_for_help(words):
         return _show_help(name)
     if _is_probably_a_command(words):
         raise _not_a_command(words[0], name)

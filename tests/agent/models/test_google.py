@@ -6,13 +6,14 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from perdure.agent.models import THINKING_LEVELS, Model, Request, Sent, ToolSpec
 from perdure.agent.models.google import GoogleGenerativeAI
 from perdure.agent.models.http import json_text
 from perdure.session.entry import Assistant, Block, Image, Text, Thinking, ToolCall, ToolResult, User
+from tests.agent.examples import FEW
 from tests.agent.models.asking import BASH, KEY, gemini, said_by
 from tests.agent.models.histories import PIXEL, histories
 from tests.agent.models.schemas import accepts
@@ -36,7 +37,7 @@ def parts_of(body: Any) -> list[Any]:
 
 
 @given(st.data())
-@settings(max_examples=30)
+@FEW
 def test_any_history_is_a_request_that_google_takes(data):
     """Whoever said what: its SDK's types and the server's rules have nothing against it."""
     model = gemini(
@@ -54,7 +55,7 @@ def test_any_history_is_a_request_that_google_takes(data):
 
 
 @given(st.data())
-@settings(max_examples=25)
+@FEW
 def test_a_signature_goes_back_to_none_but_the_model_that_signed(data):
     """Nor does anything that is no signature at all, which the server could not read."""
     model = gemini(data.draw(st.sampled_from(GENERATIONS)))
@@ -66,7 +67,7 @@ def test_a_signature_goes_back_to_none_but_the_model_that_signed(data):
 
 
 @given(st.data())
-@settings(max_examples=25)
+@FEW
 def test_a_longer_history_begins_as_the_shorter_one_did(data):
     """Otherwise nothing of it would be found in the server's cache."""
     model = gemini()
@@ -118,6 +119,8 @@ def test_the_key_is_in_one_header_and_nowhere_else():
         ("gemini-3-flash-preview", "off", {"thinkingLevel": "MINIMAL"}),
         ("gemini-3.7-flash", "minimal", {"includeThoughts": True, "thinkingLevel": "LOW"}),
         ("gemini-flash-latest", "xhigh", {"includeThoughts": True, "thinkingLevel": "HIGH"}),
+        ("gemini-flash-latest", "max", {"includeThoughts": True, "thinkingLevel": "HIGH"}),
+        ("gemini-2.5-flash", "max", {"includeThoughts": True, "thinkingBudget": 24_576}),
         ("gemma-4-31b-it", "high", {"includeThoughts": True}),
         ("gemma-4-31b-it", "off", None),
     ],

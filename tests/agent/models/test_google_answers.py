@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.agent.models import Finished, Request, Usage
@@ -15,6 +15,7 @@ from perdure.agent.models.google import GoogleGenerativeAI
 from perdure.agent.models.http import json_text
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
 from perdure.session.entry import Assistant, Text, Thinking, ToolCall, ToolResult, User
+from tests.agent.examples import FEW
 from tests.agent.models.aimock import Aimock
 from tests.agent.models.asking import BASH, KEY, ask, gemini, read, said_by
 from tests.agent.models.wire_server import WireServer, events
@@ -221,7 +222,7 @@ oddities = st.recursive(
 )
 
 
-@settings(max_examples=50)
+@FEW
 @given(st.dictionaries(st.sampled_from(["candidates", "usageMetadata", "promptFeedback", "error"]), oddities))
 def test_no_event_is_too_odd(said):
     """Anything is read, or refused with what the reader may refuse it with."""

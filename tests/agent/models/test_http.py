@@ -120,10 +120,10 @@ def test_events_are_the_same_in_any_pieces(cuts):
 def test_a_large_event_costs_what_its_size_costs():
     """Eight megabytes in small chunks: read at once, and not again with every chunk."""
     stream = b"data: " + b"x" * 8_000_000 + b"\n\n"
-    start = time.perf_counter()
+    start = time.process_time()
     ((_, data),) = parsed(stream[at : at + 4096] for at in range(0, len(stream), 4096))
     assert len(data) == 8_000_000
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 2
 
 
 async def test_pieces_come_while_the_answer_is_under_way(wire_server):
@@ -188,9 +188,8 @@ async def test_one_connection_serves_all_requests(wire_server):
 async def test_a_complete_answer_does_not_wait_for_the_server(wire_server):
     """One that never closes the stream holds nobody up."""
     wire_server.script(events(b"data: a\n\n", b"data: end\n\n", HANG))
-    start = time.perf_counter()
-    assert said(await answer(model_at(wire_server))) == "a"
-    assert time.perf_counter() - start < 1
+    async with asyncio.timeout(20):
+        assert said(await answer(model_at(wire_server), silence=60)) == "a"
 
 
 async def test_the_key_follows_no_redirect(wire_server):

@@ -132,6 +132,50 @@ def test_how_long_to_wait_may_be_in_the_words(text, seconds):
 
 
 @pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (3600, "asks to wait 60 min"),
+        (20, "asks to wait 20 s"),
+        (119.2, "asks to wait 120 s"),
+        (7201, "asks to wait 3 h"),
+        (0.2, ""),
+        (None, ""),
+        (float("inf"), ""),
+        (float("nan"), ""),
+    ],
+)
+def test_how_long_a_server_asks_to_wait_is_said(seconds, said):
+    error = failure(MODEL, 429, "slow down", retry_after=seconds)
+    assert error.message == f"acme (429) cannot answer now{' and ' * bool(said)}{said}: slow down"
+    assert ("then" in error.hint) is bool(said)
+
+
+def test_what_the_words_say_already_is_not_said_twice():
+    assert "asks to wait" not in str(refusal(429, "Please try again in 6m0s."))
+
+
+@pytest.mark.parametrize(
+    ("provider", "url", "named"),
+    [
+        ("openai", "http://127.0.0.1:9/v1", "OPENAI_MODEL"),
+        ("ollama", "http://127.0.0.1:11434/v1", "OLLAMA_MODEL"),
+        ("openai", "https://api.openai.com/v1", "pi models"),
+        ("lab", "http://127.0.0.1:9/v1", "pi models"),
+    ],
+)
+def test_a_server_of_ones_own_without_the_model_says_where_to_name_another(provider, url, named):
+    model = Model(id="m1", provider=provider, api="openai-completions", base_url=url)
+    error = failure(model, 404, "model not found")
+    assert named in error.hint
+    assert ("-m" in error.hint) is (named != "pi models")
+
+
+def test_a_refused_key_names_every_place_of_keys():
+    hint = refusal(401, "no").hint
+    assert all(place in hint for place in ("OPENAI_API_KEY", "settings.json", "models.json"))
+
+
+@pytest.mark.parametrize(
     ("body", "shown"),
     [
         ('{"error":{"message":"top_p must be below 1"}}', "top_p must be below 1"),

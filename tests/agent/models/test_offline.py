@@ -9,81 +9,22 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import perdure
-from perdure.agent.draft import Draft
-from perdure.agent.models import OFFLINE, Finished, Model, Request
-from perdure.agent.models.offline import WHAT_IT_CAN, WHAT_IT_IS, Offline
-from perdure.agent.models.offline.inquiry import MOST_ROUNDS
+from perdure.agent.models import Finished, Request
+from perdure.agent.models.offline import WHAT_IT_CAN, WHAT_IT_IS
 from perdure.agent.models.offline.project import commands_in, first_paragraph
 from perdure.agent.models.offline.question import question
 from perdure.agent.models.offline.source import is_test, source
-from perdure.agent.tools import BUILT_IN, AgentToolResult, ToolContext, checked
-from perdure.registry import load
+from perdure.agent.tools import AgentToolResult
 from perdure.session.context import INTERRUPTED
-from perdure.session.entry import Assistant, Text, ToolCall, ToolResult, User, text_of
+from perdure.session.entry import Assistant, Text, ToolResult, User, text_of
+from tests.agent.examples import FEW
+from tests.agent.models.offline_talk import MODEL, answer, calls, folder, places, said, talk
 
 ROOT = Path(__file__).parents[3]
-MODEL = Offline(Model(id=OFFLINE, provider=OFFLINE, api=OFFLINE))
-TOOLS = {name: load(where) for name, where in BUILT_IN.items()}
-LOOKING = ("read", "grep", "find", "ls")
-
-
-async def answer(messages, names=LOOKING):
-    """One answer, as the loop makes it of the pieces."""
-    draft = Draft(MODEL.model, 0)
-    async for piece in MODEL.stream(Request(messages=messages, tools=[TOOLS[name].spec for name in names])):
-        if isinstance(piece, Finished):
-            return draft.finished(piece)
-        draft.add(piece)
-    raise AssertionError("it broke off")
-
-
-def calls(message):
-    return [block for block in message.content if isinstance(block, ToolCall)]
-
-
-async def ran(call, cwd):
-    tool = TOOLS[call.name]
-    return await tool.run(checked(tool, call.arguments), ToolContext(str(cwd), call.id, {**os.environ}))
-
-
-async def conversation(cwd, text, names, run, before):
-    messages = [*before, User(text)]
-    for _ in range(MOST_ROUNDS + 2):
-        messages.append(await answer(messages, names))
-        if not calls(messages[-1]):
-            return messages
-        for call in calls(messages[-1]):
-            result = await run(call, cwd)
-            messages.append(ToolResult(call.id, call.name, list(result.content), is_error=result.is_error))
-    raise AssertionError("it never answered")
-
-
-def talk(cwd, text, names=LOOKING, *, run=ran, before=()):
-    """The whole conversation about one question, with real tools."""
-    return asyncio.run(conversation(cwd, text, names, run, before))
-
-
-def said(cwd, text, names=LOOKING, **options):
-    message = talk(cwd, text, names, **options)[-1]
-    return "".join(block.text for block in message.content)
-
-
-def folder(root, files):
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return root
-
-
-def places(text):
-    """Every `file:line` with the name that is said to be defined there."""
-    return re.findall(r"^- `([^`]+):(\d+)` \S+ `([^`]+)`", text, re.M)
-
 
 # --- a folder explained -------------------------------------------------------------------------------
 
@@ -146,7 +87,7 @@ FOLDERS = [
         {
             "A shop for small things",
             "JavaScript 5",
-            "1 more are in folders of other people's code",
+            "1 more in folders of other people's code",
             "`shop`: `./bin/shop.js`",
             "`src/cart.js:4` class `Cart`: What somebody wants to buy.",
             "`src/index.js:4` function `serve`: Answer requests until told to stop.",
@@ -163,6 +104,7 @@ FOLDERS = [
             "`main.go:4` function `main`: main starts the ferry.",
             "`internal/boat/boat.go:4` type `Boat`: Boat carries one file.",
             "1 source file: `internal/boat/` 1",
+            "- `go test ./...`: run the tests",
         },
     ),
     (
@@ -276,7 +218,7 @@ def test_failing_tools_do_not_stop_it(tmp_path):
     assert text_of(messages[-1].content).startswith(WHAT_IT_IS)
 
 
-@settings(max_examples=30)
+@FEW
 @given(results=st.lists(st.tuples(st.text(), st.booleans()), min_size=1), words=st.text())
 def test_it_answers_whatever_tools_say_and_users_ask(results, words):
     """No text leads to an exception, to calls without end, or to text that cannot be sent."""
@@ -434,6 +376,9 @@ def test_it_is_light_to_load():
             "T\n=\n\n[![a](b)](c) ![d](e)\n\n<p><img src=x></p>\n\nWords come after badges.",
             "Words come",
         ),
+        ("# T\n\nA résumé.\n", "A résumé."),
+        ("Test\n====\n\nA tool.", "A tool."),
+        ("<h1>T</h1>\n\n[English](a) | [Deutsch](b)\n\nA tool.", "A tool."),
         ("> A motto in a quotation\n\nAnd what follows it.", "A motto in a quotation And what follows it."),
         (
             "---\ntitle: x\n---\n\n- a list\n\n```\ncode\n```\n\nThe [first](x) prose of it.",
@@ -456,9 +401,12 @@ def test_commands_are_those_of_blocks_of_code():
 
 
 def test_a_file_that_was_cut_is_read_as_far_as_it_is_whole():
-    """The statement in which the cut is does not spoil those before it."""
+    """The statement in which the cut is does not spoil those before it, and is known by its first line."""
     found = source("a.py", 'class A:\n    """Is whole."""\n\n\n@cache\ndef b():\n    return (1,\n')
-    assert [(one.name, one.line, one.doc) for one in found.definitions] == [("A", 1, "Is whole.")]
+    assert [(one.name, one.line, one.doc) for one in found.definitions] == [
+        ("A", 1, "Is whole."),
+        ("b", 6, ""),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,14 @@
 
 import asyncio
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.agent.models import OFFLINE, Model, Piece, Request
 from perdure.agent.models.offline import WHAT_IT_IS, Offline
 from perdure.agent.models.offline.summary import SECTIONS, Said, requested, summary
 from perdure.session.entry import Assistant, Text, User
+from tests.agent.examples import FEW
 
 TALK = """\
 <conversation>
@@ -79,7 +80,7 @@ SPEAKERS = st.sampled_from(["User", "Assistant", "Assistant thinking", "Assistan
 TALKS = st.lists(st.builds(Said, SPEAKERS, st.text(max_size=400)), max_size=30)
 
 
-@settings(max_examples=50)
+@FEW
 @given(said=TALKS, previous=st.text() | TALKS.map(summary))
 def test_a_summary_is_bounded_complete_and_the_same_again(said, previous):
     """For any conversation, and any earlier summary."""

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.agent.models import THINKING_LEVELS, UNPARSED, Finished, Model, Request, Sent, ToolSpec, Usage
@@ -17,6 +17,7 @@ from perdure.agent.models.openai_chat import OpenAIChat
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
 from perdure.session.context import INTERRUPTED
 from perdure.session.entry import Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
+from tests.agent.examples import FEW
 from tests.agent.models.aimock import Aimock
 from tests.agent.models.asking import KEY, Answer, ask, read
 from tests.agent.models.histories import PIXEL, histories
@@ -57,7 +58,7 @@ def messages_of(model: Model, *messages: Sent, **fields: Any) -> list[Any]:
 
 
 @given(st.data())
-@settings(max_examples=50)
+@FEW
 def test_any_history_is_a_request_that_servers_take(data):
     """Whoever said what: the SDK's types and the strictest server's rules have nothing against it."""
     model = data.draw(st.sampled_from([OPENAI, LOCAL, MISTRAL]))
@@ -78,7 +79,7 @@ def test_any_history_is_a_request_that_servers_take(data):
 
 
 @given(st.data())
-@settings(max_examples=20)
+@FEW
 def test_a_longer_history_begins_as_the_shorter_one_did(data):
     """Else no cache of the server's would ever know it again."""
     history = data.draw(histories(OPENAI))
@@ -89,7 +90,7 @@ def test_a_longer_history_begins_as_the_shorter_one_did(data):
 
 
 def test_openai_is_told_what_only_openai_knows():
-    """Its own name for the limit, every level of effort, and where the cache is."""
+    """Its own name for the limit, its own levels of effort, and where the cache is."""
     body = body_of(OPENAI, User("hi"), max_tokens=9, thinking="minimal", session_id="abc")
     assert body["max_completion_tokens"] == 9
     assert (body["reasoning_effort"], body["prompt_cache_key"]) == ("minimal", "abc")
@@ -353,7 +354,7 @@ def test_an_answer_is_read_as_openais_own_sdk_reads_it(wire_server: WireServer):
 
 
 @given(st.data())
-@settings(max_examples=40)
+@FEW
 def test_any_stream_of_openais_is_read_as_its_sdk_reads_it(data):
     """Texts and calls in any pieces, in any order between them."""
     from openai.lib.streaming.chat import ChatCompletionStreamState
@@ -548,6 +549,7 @@ def test_an_answer_that_fails_half_way(data, kind):
         max_leaves=8,
     )
 )
+@FEW
 def test_a_chunk_of_any_other_shape_ends_in_nothing_worse_than_an_error(value):
     """One that `http` knows: the answer broke off."""
     reader = PROTOCOL.reader(LOCAL)

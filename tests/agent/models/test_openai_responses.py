@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.agent.models import THINKING_LEVELS, Finished, Model, Request, Sent, ToolSpec, Usage
@@ -14,6 +14,7 @@ from perdure.agent.models.http import json_text
 from perdure.agent.models.openai_responses import OpenAIResponses
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
 from perdure.session.entry import Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
+from tests.agent.examples import FEW
 from tests.agent.models.aimock import Aimock
 from tests.agent.models.asking import KEY, Answer, ask, read
 from tests.agent.models.histories import PIXEL, histories
@@ -53,7 +54,7 @@ RESULT = ToolResult("call_1|fc_1", "bash", "a")
 
 
 @given(st.data())
-@settings(max_examples=30)
+@FEW
 def test_any_history_is_a_request_that_openai_takes(data):
     """Whoever said what: the SDK's types and the server's rules have nothing against it."""
     model = gpt(
@@ -77,7 +78,7 @@ def test_any_history_is_a_request_that_openai_takes(data):
 
 
 @given(st.data())
-@settings(max_examples=20)
+@FEW
 def test_a_longer_history_begins_as_the_shorter_one_did(data):
     """Else no cache of the server's would ever know it again."""
     history = data.draw(histories(MODEL))
@@ -144,7 +145,7 @@ def test_reasoning_that_led_to_nothing_is_left_out():
 
 def test_what_is_asked_for():
     """Nothing is stored, so reasoning has to come encrypted."""
-    body = body_of(MODEL, User("hi"), thinking="xhigh", max_tokens=1, session_id="abc", tools=[BASH])
+    body = body_of(gpt("gpt-5.2"), User("hi"), thinking="xhigh", max_tokens=1, session_id="abc", tools=[BASH])
     assert body["store"] is False
     assert body["include"] == ["reasoning.encrypted_content"]
     assert body["reasoning"] == {"effort": "xhigh", "summary": "auto"}
@@ -449,6 +450,7 @@ VALUES = st.none() | st.integers() | st.lists(st.integers()) | st.sampled_from([
         st.none() | st.integers() | st.text() | st.dictionaries(MEMBERS, VALUES),
     ),
 )
+@FEW
 def test_an_event_of_any_other_shape_ends_in_nothing_worse_than_an_error(kind, told):
     """One that `http` knows: the answer broke off."""
     reader = PROTOCOL.reader(MODEL)

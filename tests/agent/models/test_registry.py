@@ -13,6 +13,7 @@ from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.models.registry_addresses import address, ollama_address
 from perdure.agent.settings import CustomModel, Settings
 from perdure.errors import ModelError, PerdureError
+from tests.agent.examples import FEW
 
 LOCAL = "http://127.0.0.1:8080/v1"
 
@@ -134,6 +135,10 @@ def test_what_cannot_be_a_key_is_not_sent_and_not_shown(key, registry_of):
     with pytest.raises(ModelError, match="OPENAI_API_KEY holds characters") as caught:
         registry.key(get(registry, "openai/gpt-4o"))
     assert key not in f"{caught.value.message}{caught.value.hint}"
+    assert (registry.has_key("openai"), registry.is_set_up("openai")) == (False, True)
+    assert not registry.is_set_up("anthropic")
+    assert registry.trouble(get(registry, "openai/gpt-4o")) == caught.value.message
+    assert registry.trouble(get(registry, "anthropic/claude-sonnet-4-5")) == ""
 
 
 def test_the_environment_is_read_when_none_is_passed(monkeypatch):
@@ -193,6 +198,37 @@ def test_a_providers_key_goes_to_that_provider_alone(registry_of):
     assert registry.key(get(registry, "openai/gpt-4o-mini")) == "secret"
     moved = registry_of(OPENAI_API_KEY="secret", OPENAI_BASE_URL="http://192.0.2.1/v1")
     assert moved.key(get(moved, "openai/gpt-4o")) == "secret"
+
+
+@pytest.mark.parametrize(
+    ("name", "address", "url"),
+    [
+        ("corp", {"baseUrl": "https://corp.example/v1"}, "https://corp.example:444/v1"),
+        ("corp", {"baseUrl": "https://corp.example/v1"}, "https://elsewhere.example/v1"),
+        ("anthropic", {}, "https://elsewhere.example"),
+        ("ollama", {}, "https://elsewhere.example/v1"),
+    ],
+)
+def test_a_providers_key_and_headers_stay_from_a_model_elsewhere(name, address, url, registry_of):
+    """Also those of models.json; a key and headers of the model's own go where it is."""
+    own = [{"id": "m", "baseUrl": url}, {"id": "n", "baseUrl": url, "apiKey": "own", "headers": {"y": "2"}}]
+    there = [{"id": "o"}, {"id": "p", "baseUrl": f"{address['baseUrl']}/other"}] if address else [{"id": "o"}]
+    provider = {**address, "apiKey": "secret", "headers": {"x": "secret"}, "models": [*own, *there]}
+    registry = registry_of({name: provider})
+    stray, with_own = get(registry, f"{name}/m"), get(registry, f"{name}/n")
+    assert (registry.key(stray), stray.headers) == ("", {})
+    assert (registry.key(with_own), with_own.headers) == ("own", {"y": "2"})
+    for each in there:
+        model = get(registry, f"{name}/{each['id']}")
+        assert (registry.key(model), model.headers) == ("secret", {"x": "secret"})
+
+
+def test_a_provider_without_an_address_gives_its_key_to_its_models(registry_of):
+    """There is nobody else it could be for."""
+    provider = {"apiKey": "secret", "headers": {"x": "1"}, "models": [{"id": "m", "baseUrl": LOCAL}]}
+    registry = registry_of({"lab": provider})
+    model = get(registry, "lab/m")
+    assert (registry.key(model), model.headers) == ("secret", {"x": "1"})
 
 
 def test_no_key_is_in_a_model_or_in_what_anything_looks_like(registry_of):
@@ -281,14 +317,19 @@ def test_pi_16_a_model_at_a_known_address_is_that_providers(registry_of):
 def test_pi_16_what_a_model_leaves_open_is_as_built_in(registry_of):
     own = [{"id": "gpt-4o", "provider": "openai", "base_url": LOCAL, "max_tokens": 5}]
     model = get(registry_of(settings=own), "openai/gpt-4o")
-    assert (model.max_tokens, model.context_window, model.cost.input) == (5, 128_000, 2.5)
+    assert (model.max_tokens, model.context_window, model.input) == (5, 128_000, ("text", "image"))
     assert (model.base_url, model.api) == (LOCAL, "openai-completions")
+    assert model.cost == Cost(), "what OpenAI takes is not what they take there"
+    priced = [{**own[0], "cost": {"input": 1}}, {"id": "gpt-4o-mini", "provider": "openai"}]
+    registry = registry_of(settings=priced)
+    assert get(registry, "openai/gpt-4o").cost == Cost(input=1)
+    assert get(registry, "openai/gpt-4o-mini").cost.input > 0
 
 
 @pytest.mark.parametrize(
     ("own", "cause"),
     [
-        ([{"id": "m"}], "custom/m has no base_url"),
+        ([{"id": "m"}], r"settings\.json: model custom/m has no base_url"),
         ([{"id": "m", "base_url": LOCAL}] * 2, "Two models of the settings are custom/m"),
         ([{"id": "m", "base_url": "localhost:8080"}], "base_url of custom/m is no address"),
     ],
@@ -296,6 +337,22 @@ def test_pi_16_what_a_model_leaves_open_is_as_built_in(registry_of):
 def test_a_model_that_cannot_be_reached_is_named(own, cause, registry_of):
     with pytest.raises(PerdureError, match=cause):
         registry_of(settings=own).models()
+
+
+def test_what_a_model_speaks_or_lacks_names_the_file(registry_of):
+    """And one that speaks what is unknown, as pi may know it, hides no other."""
+    providers = {"lab": {"baseUrl": LOCAL, "api": "foo", "models": [{"id": "m"}]}}
+    own = [{"id": "s", "base_url": LOCAL, "api": "foo"}]
+    registry = registry_of(providers, settings=own)
+    for reference, file in (("lab/m", "models.json"), ("custom/s", "settings.json")):
+        model = get(registry, reference)
+        with pytest.raises(ModelError, match=f"{file}: model {reference} speaks 'foo'") as caught:
+            registry.key(model)
+        assert "openai-completions" in caught.value.hint
+        assert not registry.is_usable(model)
+        assert registry.trouble(model) == caught.value.message
+    with pytest.raises(PerdureError, match=r"models\.json: model lab/m has no base_url"):
+        registry_of({"lab": {"models": [{"id": "m"}]}}).models()
 
 
 def test_pi_16_a_provider_of_pis_models_file(registry_of):
@@ -416,9 +473,45 @@ def test_an_address_from_the_environment(variable, url, reference, base_url, api
     registry = registry_of(**{variable: url})
     model = get(registry, reference)
     assert (model.base_url, model.api) == (base_url, api)
-    if "https://api.openai.com/" not in base_url:
+    is_own_server = "api.openai.com/" not in base_url
+    assert registry.has_key(model.provider) is is_own_server
+    if is_own_server:
         assert registry.key(model) == ""
-        assert registry.has_key(model.provider)
+
+
+def test_a_server_in_openais_place_has_neither_its_models_nor_its_prices(registry_of):
+    """What is known of a model's name still holds; of other names nothing is known, so they may think."""
+    registry = registry_of({"openai": {"modelOverrides": {"gpt-4": {"maxTokens": 7}}}}, OPENAI_BASE_URL=LOCAL)
+    assert not any(model.provider == "openai" for model in registry.models())
+    assert registry.default("openai") is None
+    assert registry.own_server("openai") == ("OPENAI_BASE_URL", LOCAL)
+    known, other = get(registry, "openai/gpt-4o"), get(registry, "openai/Qwen/Qwen3-8B")
+    assert (known.input, known.reasoning, known.cost) == (("text", "image"), False, Cost())
+    assert (other.id, other.reasoning, other.cost) == ("Qwen/Qwen3-8B", True, Cost())
+    assert get(registry, "openai/gpt-4").max_tokens == 7
+    named = registry_of(OPENAI_BASE_URL=LOCAL, OPENAI_MODEL="gpt-4o", OLLAMA_HOST="box")
+    assert named.default("openai") == known
+    assert {model.reference for model in named.models()} >= {"openai/gpt-4o", "ollama/qwen3:8b"}
+    assert get(named, "ollama/llama3").reasoning
+
+
+@pytest.mark.parametrize(
+    ("models", "environment"),
+    [
+        (None, {}),
+        (None, {"OPENAI_BASE_URL": "https://eu.api.openai.com/v1"}),
+        (None, {"ANTHROPIC_BASE_URL": "https://gateway.example.com"}),
+        ({"openai": {"baseUrl": "https://gateway.example.com/v1"}}, {}),
+    ],
+)
+def test_another_way_to_the_same_models_has_them_all(models, environment, registry_of):
+    """A region; a gateway that speaks like Anthropic; as pi has it, whatever models.json says."""
+    registry = registry_of(models, **environment)
+    for reference in ("openai/gpt-4o", "anthropic/claude-sonnet-4-5"):
+        assert get(registry, reference).cost.input > 0
+        assert reference in {model.reference for model in registry.models()}
+    assert registry.default("openai")
+    assert registry.own_server("openai") == registry.own_server("anthropic") == ("", "")
 
 
 def test_a_model_may_say_what_it_speaks_wherever_it_is(registry_of):
@@ -504,6 +597,7 @@ def test_no_text_is_an_address_that_ends_otherwise_than_with_an_error(text):
         max_size=5,
     )
 )
+@FEW
 def test_every_model_of_the_settings_can_be_had(tmp_path_factory, own):
     """Whatever its id is made of."""
     registry = ModelRegistry(

@@ -9,6 +9,7 @@ from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.models.resolver import ModelResolver, wanted
 from perdure.agent.settings import CustomModel, Settings
 from perdure.errors import ModelError
+from tests.agent.examples import FEW
 
 LOCAL = "http://127.0.0.1:8080/v1"
 PLAIN = ModelResolver(ModelRegistry(Settings(), home="/nonexistent", environment={}))
@@ -61,11 +62,44 @@ def test_pi_16_the_users_own_model_comes_first():
     [
         ("whatever", {"OPENAI_BASE_URL": LOCAL}, "openai/whatever"),
         ("openai/org/whatever", {"OPENAI_BASE_URL": LOCAL}, "openai/org/whatever"),
+        ("gpt-4o", {"OPENAI_BASE_URL": LOCAL}, "openai/gpt-4o"),
+        ("Qwen/Qwen3-8B", {"OPENAI_BASE_URL": LOCAL}, "openai/Qwen/Qwen3-8B"),
+        ("Qwen/Qwen3-8B:high", {"OPENAI_BASE_URL": LOCAL}, "openai/Qwen/Qwen3-8B"),
+        ("qwen/qwen3-coder", {"OPENAI_BASE_URL": LOCAL}, "openai/qwen/qwen3-coder"),
+        ("google/gemma-3-4b", {"OPENAI_BASE_URL": LOCAL}, "openai/google/gemma-3-4b"),
+        (
+            "qwen/qwen3-coder",
+            {"OPENAI_BASE_URL": LOCAL, "OPENROUTER_API_KEY": "k"},
+            "openrouter/qwen/qwen3-coder",
+        ),
+        (
+            "claude-sonnet-4-5",
+            {"OPENAI_BASE_URL": LOCAL, "ANTHROPIC_API_KEY": "k"},
+            "anthropic/claude-sonnet-4-5",
+        ),
         ("qwen3:8b", {"OLLAMA_HOST": "box"}, "ollama/qwen3:8b"),
+        ("hf.co/org/qwen3", {"OLLAMA_HOST": "box"}, "ollama/hf.co/org/qwen3"),
+        ("qwen/qwen3-coder", {"OLLAMA_HOST": "box"}, "openrouter/qwen/qwen3-coder"),
     ],
 )
 def test_a_server_of_ones_own_is_asked_for_what_nobody_listed(text, environment, reference):
+    """Ids with slashes too, and those that are listed where there is no key."""
     assert resolver(None, **environment).resolve(text).reference == reference
+
+
+@pytest.mark.parametrize(
+    ("text", "environment"),
+    [
+        ("google/gemma-3-4b", {"OPENAI_BASE_URL": LOCAL, "GEMINI_API_KEY": "k"}),
+        ("/x", {"OPENAI_BASE_URL": LOCAL}),
+        ("openai/gpt-99", {"OLLAMA_HOST": "box"}),
+        ("gpt-99", {"OLLAMA_HOST": "box"}),
+        ("Qwen/Qwen3-8B", {}),
+    ],
+)
+def test_what_looks_like_another_providers_is_not_taken_to_ones_own_server(text, environment):
+    with pytest.raises(ModelError, match="Unknown model"):
+        resolver(None, **environment).resolve(text)
 
 
 # --- thinking ------------------------------------------------------------------------------------------
@@ -128,7 +162,7 @@ G_9 = [
     ({"ANTHROPIC_API_KEY": "k", "GEMINI_API_KEY": "k", "OLLAMA_HOST": "h"}, "anthropic"),
     ({"GOOGLE_API_KEY": "k", "OLLAMA_HOST": "h"}, "google"),
     ({"OPENAI_API_KEY": "", "OLLAMA_HOST": "h", "GROQ_API_KEY": "k"}, "ollama"),
-    ({"OPENAI_BASE_URL": LOCAL}, "openai"),
+    ({"OPENAI_BASE_URL": LOCAL, "OPENAI_MODEL": "mine"}, "openai"),
     ({"GROQ_API_KEY": "k"}, "offline"),
     ({}, "offline"),
 ]
@@ -150,6 +184,45 @@ def test_g_9_the_model_of_a_server_of_ones_own_is_a_variable_or_a_documented_one
     assert resolver(OPENAI_API_KEY="k", OPENAI_MODEL="mine").resolve().id != "mine", (
         "OpenAI has no such model"
     )
+
+
+def test_g_9_a_server_of_ones_own_is_not_asked_for_openais_model():
+    """Which it has, only its user knows; also if the settings name no more than the provider."""
+    for settings in (None, Settings(default_provider="openai")):
+        found = resolver(settings, OPENAI_BASE_URL=LOCAL, ANTHROPIC_API_KEY="k")
+        with pytest.raises(ModelError, match="No model is named for the server of OPENAI_BASE_URL") as caught:
+            found.resolve()
+        assert "-m NAME" in caught.value.hint
+        assert "OPENAI_MODEL" in caught.value.hint
+
+
+@pytest.mark.parametrize("key", ["\u2026", "two\nlines", "schlüssel"])
+def test_g_9_a_key_that_cannot_be_used_does_not_make_way_for_the_next(key):
+    """Whoever set it wants that provider, and is told when it is asked."""
+    for first, environment in (
+        ("openai", {"OPENAI_API_KEY": key, "ANTHROPIC_API_KEY": "k"}),
+        ("anthropic", {"ANTHROPIC_API_KEY": key, "OLLAMA_HOST": "h"}),
+    ):
+        registry = ModelRegistry(Settings(), environment=environment)
+        model = ModelResolver(registry).resolve()
+        assert model.provider == first
+        with pytest.raises(ModelError, match=f"{first.upper()}_API_KEY holds characters that no key has"):
+            registry.key(model)
+    assert resolver(OPENAI_API_KEY=" k\n").resolve().provider == "openai"
+
+
+def test_g_9_an_unknown_name_of_the_environment_says_whose_it_is(monkeypatch):
+    """With a level too; what is said as an argument is not."""
+    for name in ("nope", "nope:high"):
+        monkeypatch.setenv("PERDURE_MODEL", name)
+        said = wanted()
+        assert said is not None
+        for text in (said, resolver().split(said)[0]):
+            with pytest.raises(ModelError, match="Unknown model 'nope', which PERDURE_MODEL names"):
+                resolver().resolve(text)
+        with pytest.raises(ModelError) as caught:
+            resolver().resolve(wanted("nope"))
+        assert caught.value.message == "Unknown model 'nope'"
 
 
 def test_g_9_argument_then_environment_then_the_programs_own_settings(monkeypatch):
@@ -215,7 +288,24 @@ def test_pi_17_an_unknown_default_says_that_it_is_one():
         resolver(Settings(default_model="gone", default_provider="openai")).resolve()
 
 
+OWN_SERVER = ModelResolver(
+    ModelRegistry(Settings(), home="/nonexistent", environment={"OPENAI_BASE_URL": LOCAL, "OLLAMA_HOST": "h"})
+)
+
+
+@given(st.text(max_size=40))
+@FEW
+def test_the_model_of_a_reference_is_had_by_it_again(text):
+    """As a session that was held with it asks for it."""
+    try:
+        model = OWN_SERVER.resolve(text)
+    except ModelError:
+        return
+    assert not text or OWN_SERVER.split(model.reference)[1] or OWN_SERVER.resolve(model.reference) == model
+
+
 @given(st.text(max_size=200))
+@FEW
 def test_whatever_is_written_is_a_model_or_a_model_error(text):
     try:
         PLAIN.resolve(text)

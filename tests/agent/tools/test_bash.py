@@ -23,7 +23,7 @@ from perdure.agent.tools import BadArguments, ToolContext, checked, processes
 from perdure.agent.tools.bash import BASH
 from tests.needs import needs_tool
 
-CANCELS = max(50, int(os.environ.get("PERDURE_KILLS") or 0) // 10)
+CANCELS = max(30, int(os.environ.get("PERDURE_KILLS") or 0) // 10)
 ENVIRONMENT = {"PATH": os.defpath + ":/usr/local/bin", "LANG": "C.UTF-8"}
 
 pytestmark = pytest.mark.anyio
@@ -35,6 +35,7 @@ LEFT_BEHIND = {
     "setsid": "setsid sleep {tag} >/dev/null 2>&1 &",
     "double fork": "(setsid sh -c '(exec sleep {tag} </dev/null >/dev/null 2>&1 &)' &)",
     "no environment": "(env -i setsid sh -c '(exec sleep {tag} &)' &)",
+    "nothing of its parents": "(setsid env -i sleep {tag} </dev/null >/dev/null 2>&1 &)",
     "deaf to SIGTERM": "(trap '' TERM; setsid sh -c '(while :; do sleep {tag}; done &)' >/dev/null 2>&1 &)",
     "stopped": "(exec -a sleep bash -c 'kill -STOP $$; : {tag}') &",
 }
@@ -42,19 +43,20 @@ LEFT_BEHIND = {
 
 def tagged(tag):
     """Pids of living processes that have the tag in their arguments; one that has ended has no arguments."""
-    found = set()
+    return {int(name) for name, said in of_all_processes("cmdline") if tag.encode() in said} - {os.getpid()}
+
+
+def of_all_processes(file):
     for name in filter(str.isdecimal, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            if tag.encode() in Path("/proc", name, "cmdline").read_bytes():
-                found.add(int(name))
-    return found - {os.getpid()}
+        with contextlib.suppress(OSError), open(f"/proc/{name}/{file}", "rb", buffering=0) as opened:
+            yield name, opened.read()
 
 
 async def until(condition):
     deadline = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < deadline
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.02)
 
 
 @pytest.fixture
@@ -81,19 +83,16 @@ async def nothing_is_left_in_this_process():
     """No open file, no unfinished task, no dead child that nobody noticed."""
     before, children = len(os.listdir("/dev/fd")), own_children()
     yield
-    gc.collect()
+    if len(os.listdir("/dev/fd")) != before:
+        gc.collect()  # which names them
     assert len(os.listdir("/dev/fd")) == before
     assert own_children() == children
 
 
 def own_children() -> set[str]:
     """Dead ones too, as long as nobody noticed. Other tests' servers are among them."""
-    found = set()
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
-            found |= {process.name} if parent == str(os.getpid()) else set()
-    return found
+    us = str(os.getpid()).encode()
+    return {name for name, said in of_all_processes("stat") if said.rpartition(b")")[2].split()[1] == us}
 
 
 async def call(command, cwd="/", update=lambda _: None, environment=ENVIRONMENT, **arguments):
@@ -248,14 +247,14 @@ async def flood(size):
 
 asyncio.run(flood(1_000_000))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-result = asyncio.run(flood(200_000_000))
+result = asyncio.run(flood(60_000_000))
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(json.dumps([after - before, result.text[:7], result.details["fullOutputPath"]]))
 """
 
 
 async def test_pi_07_a_flood_is_read_in_bounded_memory(logs):
-    """200 MB of one line take less than 8 MB more than 1 MB does."""
+    """60 MB of one line take less than 8 MB more than 1 MB does."""
     command = [sys.executable, "-c", FLOOD]
     done = subprocess.run(
         command, env={**ENVIRONMENT, "TMPDIR": str(logs)}, stdout=subprocess.PIPE, check=True
@@ -263,7 +262,7 @@ async def test_pi_07_a_flood_is_read_in_bounded_memory(logs):
     grown, text, path = json.loads(done.stdout)
     assert grown < 8_000 * (1024 if sys.platform == "darwin" else 1)
     assert text == "the end"
-    assert os.path.getsize(path) == 200_000_009
+    assert os.path.getsize(path) == 60_000_009
     os.unlink(path)
 
 
@@ -285,7 +284,7 @@ async def test_pi_07_a_child_in_the_background_does_not_hold_up_the_call_and_liv
     """Though it has the pipe open; it was asked for."""
     started = time.monotonic()
     result = await call(f"sleep {tag} & echo done")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     assert result.text == "done"
     (pid,) = tagged(tag)
     os.kill(pid, signal.SIGKILL)
@@ -319,12 +318,9 @@ async def test_pi_07_nothing_is_left_of_a_call(kind, how, tag):
 
 
 def sleepers(tag):
-    found = set()
-    for pid in tagged(tag):
-        with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0] == b"sleep":
-                found.add(pid)
-    return found
+    starts = b"sleep\0"
+    found = of_all_processes("cmdline")
+    return {name for name, said in found if said.startswith(starts) and tag.encode() in said}
 
 
 async def test_pi_07_a_cancelled_call_hands_over_what_it_had_written():

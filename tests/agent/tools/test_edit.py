@@ -1,6 +1,7 @@
 """The edit tool: exactly one place changes, and every other byte stays."""
 
 import asyncio
+import itertools
 import re
 import time
 
@@ -134,11 +135,14 @@ def test_pi_10_what_cannot_be_edited_is_refused(tmp_path, refused):
 
 
 def test_pi_10_edits_of_one_message_are_all_kept(tmp_path, ctx):
-    """They run side by side, and each builds on the one before."""
+    """They run side by side, each builds on the one before, and links lead to the same file."""
     (tmp_path / "f").write_text("0\n")
+    (tmp_path / "link").symlink_to("f")
+    (tmp_path / "here").symlink_to(".")
+    paths = itertools.cycle(["f", "link", "here/f", "here/link", str(tmp_path / "link")])
 
     async def together():
-        edits = [{"path": "f", "oldText": f"{n}\n", "newText": f"{n}\n{n + 1}\n"} for n in range(30)]
+        edits = [{"path": next(paths), "oldText": f"{n}\n", "newText": f"{n}\n{n + 1}\n"} for n in range(30)]
         return await asyncio.gather(*(EDIT.run(checked(EDIT, each), ctx) for each in edits))
 
     assert not any(result.is_error for result in asyncio.run(together()))
@@ -161,10 +165,10 @@ def test_pi_10_a_change_by_another_is_not_lost(tmp_path, refused, monkeypatch):
 def test_pi_10_looking_for_the_nearest_takes_no_longer_than_is_useful():
     """Also in a big file of lines that are all a little alike."""
     data = b"".join(b"    value_%d = compute(%d, some=thing)\n" % (n, n * 7) for n in range(100_000))
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(Refused, match="oldText is not in the file"):
         replaced(data, "    valeu = compute(1, some=thing)\n    other", "x")
-    assert time.monotonic() - started < 4
+    assert time.process_time() - started < 4
 
 
 LINES = st.lists(st.sampled_from(["a\n", "b\n", "c\r\n", "\n", "\x0cd\n"]), max_size=30)

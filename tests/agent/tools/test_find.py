@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from perdure.agent.tools import ToolContext, checked, ripgrep, walk
 from perdure.agent.tools.find import FIND
 from perdure.agent.tools.walk import Glob
+from tests.agent.examples import FEW
 from tests.needs import needs_tool
 
 
@@ -205,6 +206,7 @@ RULES_OF_ALL = st.dictionaries(st.sampled_from(["", "a/", "b/a/"]), st.lists(RUL
 
 
 @given(st.lists(PATH, max_size=8), RULES_OF_ALL)
+@FEW
 def test_pi_12_both_find_the_same(tmp_path_factory, paths, rules):
     """Whatever the rules."""
     root = tmp_path_factory.mktemp("tree")
@@ -219,9 +221,9 @@ def test_pi_12_both_find_the_same(tmp_path_factory, paths, rules):
 @pytest.mark.parametrize("pattern", ["*a" * 200 + "b", "**/" * 300 + "b", "*" * 900 + "b", "?*" * 400 + "b"])
 def test_pi_12_no_glob_takes_long(pattern):
     """A glob is matched in the process that talks to the model."""
-    started = time.monotonic()
+    started = time.process_time()
     assert not Glob(pattern).matches("/".join(["a" * 250] * 16) + "/.c")
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 @given(st.text(max_size=30))

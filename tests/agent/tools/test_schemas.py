@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from perdure.agent.models import UNPARSED
 from perdure.agent.tools import BUILT_IN, BadArguments, Tool, checked
 from perdure.registry import load
+from tests.agent.examples import FEW
 
 TOOLS: dict[str, Tool] = {name: load(spec) for name, spec in BUILT_IN.items()}
 
@@ -96,6 +97,7 @@ ARGUMENTS = st.fixed_dictionaries({}, optional={**dict.fromkeys(NAMES, JSON), "e
 
 
 @given(st.sampled_from(sorted(TOOLS)), ARGUMENTS | JSON)
+@FEW
 def test_pi_14_whatever_is_sent_is_accepted_or_refused(name, arguments):
     """Never another error."""
     with contextlib.suppress(BadArguments):

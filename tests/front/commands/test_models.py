@@ -62,7 +62,7 @@ def test_what_has_a_key_is_listed_and_the_default_has_a_star(run):
     (row,) = [row for row in rows if " anthropic/claude-sonnet-4-5 " in row]
     assert row.split() == [
         *("anthropic/claude-sonnet-4-5", "Claude", "Sonnet", "4.5", "(latest)", "200k", "3.00", "15.00"),
-        *("thinks,", "sees", "set"),
+        *("thinks,", "sees", "yes"),
     ]
     assert SECRET not in done.out + done.err
 
@@ -70,6 +70,72 @@ def test_what_has_a_key_is_listed_and_the_default_has_a_star(run):
 def test_g_9_the_star_is_at_what_the_environment_asks_for(run):
     done = run("gpt-4o", "--json", OPENAI_API_KEY="k", PERDURE_MODEL="gpt-4o-mini:high")
     assert [row["reference"] for row in done.data if row["default"]] == ["openai/gpt-4o-mini"]
+
+
+def test_g_9_the_default_has_its_star_without_a_key_too(run):
+    done = run(PERDURE_MODEL="gpt-4o")
+    (row,) = [row for row in done.out.splitlines() if row.startswith("*")]
+    assert " openai/gpt-4o " in row
+    assert row.endswith("needs OPENAI_API_KEY")
+    assert (
+        "The default model is openai/gpt-4o. No key for openai/gpt-4o: OPENAI_API_KEY is not set" in done.err
+    )
+    assert "'nope', which PERDURE_MODEL names" in run(PERDURE_MODEL="nope").err
+
+
+def test_a_key_that_cannot_be_used_is_told(run):
+    """Once, be it of the default or not, and never shown."""
+    done = run(ANTHROPIC_API_KEY="sk-\u2026", GROQ_API_KEY="gsk-\u2026")
+    assert done.err.count("ANTHROPIC_API_KEY holds characters that no key has") == 1
+    assert done.err.count("GROQ_API_KEY holds characters that no key has") == 1
+    (row,) = [row for row in done.out.splitlines() if row.startswith("*")]
+    assert " anthropic/claude-sonnet" in row
+    assert row.endswith("unusable")
+    assert "\u2026" not in done.out + done.err
+
+
+def test_a_server_in_openais_place_is_a_line_and_not_openais_list(run):
+    there = {"OPENAI_BASE_URL": f"http://user:{SECRET}@127.0.0.1:8080/v1"}
+    done = run("--json", **there)
+    assert references(done) == ["offline/offline"]
+    line = (
+        "openai is http://127.0.0.1:8080/v1 (OPENAI_BASE_URL) and is asked for any model: -m NAME, or OPENAI_"
+    )
+    assert line in done.err
+    assert "No model is named for the server of OPENAI_BASE_URL" in done.err
+    assert SECRET not in done.err
+    found = run("openai/", "--json", **there)
+    assert (found.code, line in found.err) == (0, True)
+    assert not any(row["provider"] == "openai" for row in found.data)
+    assert line not in run("claude", **there).err
+    named = run("--json", OPENAI_MODEL="gpt-4o", **there)
+    assert [(row["reference"], row["default"], row["cost"]["input"]) for row in named.data] == [
+        ("openai/gpt-4o", True, 0),
+        ("offline/offline", False, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "heads"),
+    [
+        (30, ["MODEL"]),
+        (80, ["MODEL", "WINDOW", "KEY"]),
+        (100, ["MODEL", "IN", "OUT", "WINDOW"]),
+        (200, ["MODEL", "NAME", "WINDOW", "IN", "OUT", "CAN", "KEY"]),
+    ],
+)
+def test_at_a_terminal_references_are_whole_and_no_line_wraps(columns, heads, run, monkeypatch):
+    """Then as much of the rest as fits; through a pipe nothing is left out."""
+    piped = run("sonnet").out.splitlines()
+    monkeypatch.setattr("perdure.front.output._is_terminal", lambda stream: True)
+    monkeypatch.setattr("perdure.front.output._columns", lambda stream: columns)
+    done = run("sonnet", NO_COLOR="1")
+    lines = done.out.splitlines()
+    assert set(heads) <= set(lines[0].split())
+    assert [line.split()[0] for line in lines] == [line.split()[0] for line in piped]
+    assert max(map(len, lines)) <= max(columns, max(len(line.split()[0]) for line in lines) + 3)
+    assert ("IN" in lines[0].split()) is ("OUT" in lines[0].split()) is ("Prices" in done.err)
+    assert "NAME" in piped[0]
 
 
 def test_an_unknown_default_is_told_and_hides_nothing(run, settings):
@@ -99,7 +165,7 @@ def test_all_words_must_be_in_a_name(words, found, missed, run):
 
 def test_a_model_without_a_key_says_which_variable_to_set(run):
     (row,) = [row for row in run("gpt-4o").out.splitlines() if " openai/gpt-4o " in row]
-    assert row.endswith("set OPENAI_API_KEY")
+    assert row.endswith("needs OPENAI_API_KEY")
 
 
 def test_nothing_found_is_said_on_stderr(run):

@@ -7,6 +7,7 @@ both are asked. What a server says is shown as one bounded line.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -56,6 +57,7 @@ _BUSY = re.compile(
     r"overloaded|rate[_ ]?limit|too many requests|temporarily unavailable|RESOURCE_EXHAUSTED", re.IGNORECASE
 )
 _BUSY_STATUSES = {408, 409, 425, 429}
+_UNITS = ((3600, "h"), (60, "min"), (1, "s"))
 _AGAIN_IN = re.compile(
     r'(?:try again in |"retryDelay":\s*")(?:(?P<m>\d+)m)?(?P<n>\d+(?:\.\d+)?)(?P<unit>ms|s)', re.IGNORECASE
 )
@@ -81,16 +83,22 @@ def failure(model: Model, status: int, text: str, *, retry_after: float | None =
     if status in (401, 403) or (status in (0, 400) and _WRONG_KEY.search(text)):
         return ModelError(
             f"{at} did not accept the key{about}",
-            "keys are set in the provider's variable (OPENAI_API_KEY and the like) or in models.json",
+            "keys are set in the provider's variable (OPENAI_API_KEY and the like), or as api_key in "
+            "settings.json or models.json",
         )
     if status == 404 or (status in (0, 400, 422) and _UNKNOWN_MODEL.search(text)):
         return ModelError(
             f"{at} has no model {model.id} at {host_of(model)}{about}",
-            "`pi models` lists the models; if it is there, the base URL is wrong",
+            _where_models_are_named(model),
         )
     if status == 0 or status in _BUSY_STATUSES or status >= 500 or _BUSY.search(text):
         wait = retry_after if retry_after is not None else _again_in(text)
-        return ModelUnavailable(f"{at} cannot answer now{about}", "try again later", retry_after=wait)
+        asks = "" if _AGAIN_IN.search(said) else _wait_asked(wait)
+        return ModelUnavailable(
+            f"{at} cannot answer now{asks}{about}",
+            "try again then, or take another model" if asks else "try again later",
+            retry_after=wait,
+        )
     return ModelError(f"{at} refused the request{about}")
 
 
@@ -109,6 +117,22 @@ def masked(text: str, secrets: Iterable[str]) -> str:
         if len(secret) >= 8:
             text = text.replace(secret, "…")
     return text
+
+
+def _where_models_are_named(model: Model) -> str:
+    """A server of the user's own has models that only it knows."""
+    is_own_server = model.provider == "openai" and ".openai." not in f".{host_of(model)}"
+    if is_own_server or model.provider == "ollama":
+        variable = f"{model.provider.upper()}_MODEL"
+        return f"name one that it has with -m NAME or {variable}; if it has this one, the base URL is wrong"
+    return "`pi models` lists the models; if it is there, the base URL is wrong"
+
+
+def _wait_asked(seconds: float | None) -> str:
+    if seconds is None or not 1 <= seconds < 1e6:
+        return ""
+    size, unit = next((size, unit) for size, unit in _UNITS if seconds >= 2 * size or size == 1)
+    return f" and asks to wait {math.ceil(seconds / size)} {unit}"
 
 
 def _is_used_up(text: str) -> bool:

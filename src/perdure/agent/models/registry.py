@@ -12,6 +12,7 @@ provider's key goes where that provider is reached, never to the address of a si
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from functools import cached_property
@@ -21,10 +22,19 @@ import msgspec
 from msgspec import Struct
 
 from perdure import config
-from perdure.agent.models import OFFLINE, Model
-from perdure.agent.models.registry_addresses import address, is_same_place, ollama_address, spoken
+from perdure.agent.models import APIS, OFFLINE, Cost, Model
+from perdure.agent.models.registry_addresses import address, is_at, is_same_place, ollama_address, spoken
 from perdure.agent.models.registry_catalog import BuiltIn, Listed, catalog
-from perdure.agent.settings import CustomModel, CustomProvider, Settings, Traits, custom_providers
+from perdure.agent.settings import (
+    FILE,
+    MODELS_FILE,
+    CustomModel,
+    CustomProvider,
+    Settings,
+    Traits,
+    custom_providers,
+    pi_home,
+)
 from perdure.errors import ModelError, PerdureError
 
 PREFERRED = ("openai", "anthropic", "google")
@@ -53,6 +63,10 @@ class _Hidden(dict[str, str]):
         return "{" + ", ".join(f"{name!r}: …" for name in self) + "}"
 
 
+class _KeyNotSet(ModelError):
+    """Nobody gave one, as opposed to one that cannot be used."""
+
+
 class _Provider(Struct, frozen=True, kw_only=True):
     """One as it is reached here and now."""
 
@@ -61,6 +75,8 @@ class _Provider(Struct, frozen=True, kw_only=True):
     needs_key: bool = False
     takes_any: bool = False
     """Whether it is asked for models that nobody listed: it is not the server the list was made for."""
+    place: str = ""
+    """The variable that names a server of the user's own, which has other models, at no known price."""
     variables: tuple[str, ...] = ()
     default: str = ""
     window: int = 128_000
@@ -92,7 +108,7 @@ class ModelRegistry:
             return self._known[reference]
         name, _, id = reference.partition("/")
         provider = self._providers.get(name)
-        return _unlisted(name, provider, id) if provider and provider.takes_any and id else None
+        return self._asked_for(name, provider, id) if provider and provider.takes_any and id else None
 
     def default(self, provider: str) -> Model | None:
         """The model of a provider for everyday work; an Ollama server has one if its variable is set."""
@@ -106,12 +122,20 @@ class ModelRegistry:
         """Whether it may have models that are not listed."""
         return provider in self._providers and self._providers[provider].takes_any
 
+    def own_server(self, provider: str) -> tuple[str, str]:
+        """The variable that puts a server of the user's own in a provider's place, and its address."""
+        found = self._providers.get(provider)
+        return (found.place, found.base_url) if found and found.place else ("", "")
+
     def is_custom(self, model: Model) -> bool:
         """Whether the user named it."""
         return model.reference in self._own
 
     def key(self, model: Model) -> str:
         """The model's key, empty if it needs none. ModelError says which variable to set."""
+        if model.api not in APIS and model.api != OFFLINE:
+            said = f"{self._source(model)}model {model.reference} speaks {model.api!r}, which is unknown"
+            raise ModelError(said[:1].upper() + said[1:], f"one of {', '.join(APIS)}")
         given, names, is_needed = self._key_of(model)
         if any(value.startswith("!") for value in (given, *model.headers.values())):
             _refuse_command(model)
@@ -123,7 +147,7 @@ class ModelRegistry:
             return _checked(self._setting(name), name)
         if is_needed:
             hint = f"set {missing[0]}, or take the model that needs no key: {OFFLINE}"
-            raise ModelError(f"No key for {model.reference}: {missing[0]} is not set", hint)
+            raise _KeyNotSet(f"No key for {model.reference}: {missing[0]} is not set", hint)
         return ""
 
     def is_usable(self, model: Model) -> bool:
@@ -134,11 +158,23 @@ class ModelRegistry:
             return False
         return True
 
+    def trouble(self, model: Model) -> str:
+        """Why it cannot be asked although it was set up; empty if it can, or if its key is just not set."""
+        try:
+            self.key(model)
+        except _KeyNotSet:
+            return ""
+        except ModelError as error:
+            return error.message
+        return ""
+
     def has_key(self, provider: str) -> bool:
         """Whether a provider can be asked: there is a key, or it needs none."""
-        found = self._providers.get(provider)
-        models = [model for model in self.models() if model.provider == provider]
-        return any(map(self.is_usable, [_unlisted(provider, found, "any")] if found else models))
+        return any(map(self.is_usable, self._examples(provider)))
+
+    def is_set_up(self, provider: str) -> bool:
+        """Whether its user means to ask it: the same, or there is a key that cannot be used."""
+        return self.has_key(provider) or any(map(self.trouble, self._examples(provider)))
 
     def key_variable(self, provider: str) -> str:
         """The variable to set where its key is missing; empty if none is read."""
@@ -160,6 +196,22 @@ class ModelRegistry:
 
     def __repr__(self) -> str:
         return "ModelRegistry(…)"
+
+    def _examples(self, provider: str) -> list[Model]:
+        """Models that have a provider's key."""
+        found = self._providers.get(provider)
+        if found:
+            return [_unlisted(provider, found, "any")]
+        return [model for model in self.models() if model.provider == provider]
+
+    def _source(self, model: Model) -> str:
+        """The file that speaks of a model, in front of what is wrong with it; empty if none does."""
+        is_in_settings = any(
+            model.id == each.id and model.provider == (each.provider or self._owner(each.base_url))
+            for each in self.settings.models
+        )
+        name = FILE if is_in_settings else MODELS_FILE if model.provider in self._files else ""
+        return f"{config.as_typed(os.path.join(pi_home(self._home), name))}: " if name else ""
 
     def _key_of(self, model: Model) -> tuple[str, tuple[str, ...], bool]:
         """What the user gave as the key, the variables it may be in, and whether there has to be one."""
@@ -188,9 +240,7 @@ class ModelRegistry:
         for name, each in self._files.items():
             reached = self._providers.get(name)
             for model in each.models:
-                is_there = (
-                    not (model.base_url and reached) or is_same_place(model.base_url, reached.base_url)
-                )
+                is_there = not (model.base_url and reached) or is_same_place(model.base_url, reached.base_url)
                 found[f"{name}/{model.id}"] = msgspec.structs.replace(
                     model,
                     provider=name,
@@ -235,15 +285,19 @@ class ModelRegistry:
         set_here = [variable for variable in each.urls if self._setting(variable)]
         written = self._setting(set_here[0]) if set_here else own.base_url or each.base_url
         url = address(written, set_here[0] if set_here else f"baseUrl of {name}", own.api or each.api)
-        is_elsewhere = not is_same_place(url, each.base_url)
+        is_elsewhere = not is_at(url, each.base_url)
         wanted = self._setting(f"{name.upper()}_MODEL") if is_elsewhere else ""
+        # What speaks like OpenAI may be anyone's; whoever speaks like Anthropic or Google passes on to them.
+        # A `baseUrl` of models.json is, as pi has it, another way to the same models.
+        place = set_here[0] if set_here and is_elsewhere and each.api.startswith("openai-") else ""
         return _Provider(
             api=spoken(own.api, each.api, url),
+            place=place,
             base_url=url,
             needs_key=not is_elsewhere,
             takes_any=is_elsewhere,
             variables=each.keys,
-            default=wanted or each.default,
+            default=wanted or ("" if place else each.default),
             headers=self._resolved(own.headers),
         )
 
@@ -265,33 +319,51 @@ class ModelRegistry:
     def _known(self) -> Mapping[str, Model]:
         found = {reference: self._custom(own) for reference, own in self._own.items()}
         for name, each in self._catalog.items():
-            overrides = self._files.get(name, CustomProvider()).model_overrides
-            for listed in each.models:
+            provider = self._providers[name]
+            for listed in () if provider.place else each.models:
                 reference = f"{name}/{listed.id}"
                 if reference not in found:
-                    model = _listed(name, self._providers[name], listed)
-                    own = overrides.get(listed.id)
-                    found[reference] = self._changed(model, own) if own else model
-        for name in (*PREFERRED, OLLAMA):
-            provider = self._providers[name]
+                    found[reference] = self._overridden(_listed(name, provider, listed))
+        for name, provider in self._providers.items():
             if provider.default:
-                found.setdefault(f"{name}/{provider.default}", _unlisted(name, provider, provider.default))
+                reference = f"{name}/{provider.default}"
+                found.setdefault(reference, self._asked_for(name, provider, provider.default))
         return found
+
+    def _asked_for(self, name: str, provider: _Provider, id: str) -> Model:
+        """A model that is not listed where it is asked for. What is known of its name is true there too, but
+        for the price; of other names nothing is, and a model is not told to be unable to think."""
+        listed = self._built_in_model(name, id)
+        if listed:
+            return self._overridden(_listed(name, provider, msgspec.structs.replace(listed, cost=Cost())))
+        return self._overridden(msgspec.structs.replace(_unlisted(name, provider, id), reasoning=True))
+
+    def _built_in_model(self, provider: str, id: str) -> Listed | None:
+        models = self._catalog[provider].models if provider in self._catalog else ()
+        return next((each for each in models if each.id == id), None)
+
+    def _overridden(self, model: Model) -> Model:
+        own = self._files.get(model.provider, CustomProvider()).model_overrides.get(model.id)
+        return self._changed(model, own) if own else model
 
     def _custom(self, own: CustomModel) -> Model:
         name = own.provider
         provider, built_in = self._providers.get(name), self._catalog.get(name)
-        if provider is None and not own.base_url:
-            raise PerdureError(f"Model {name}/{own.id} has no base_url", "say where it is reached")
-        listed = next((each for each in built_in.models if each.id == own.id), None) if built_in else None
+        listed = self._built_in_model(name, own.id)
         reached = provider or _Provider(api="", base_url="")
         model = _listed(name, reached, listed) if listed else _unlisted(name, reached, own.id)
+        if provider is None and not own.base_url:
+            said = f"{self._source(model)}model {model.reference} has no base_url"
+            raise PerdureError(said, "say there where it is reached")
         if own.base_url:
             usual = built_in.api if built_in else reached.api
             url = address(own.base_url, f"base_url of {name}/{own.id}", own.api or usual)
             headers = model.headers if is_same_place(url, reached.base_url) else {}
             api = spoken(own.api, usual, url)
-            model = msgspec.structs.replace(model, base_url=url, api=api, headers=headers)
+            cost = model.cost if built_in and is_at(url, built_in.base_url) else Cost()
+            model = msgspec.structs.replace(model, base_url=url, api=api, headers=headers, cost=cost)
+        elif reached.place:
+            model = msgspec.structs.replace(model, cost=Cost())
         return self._changed(model, own)
 
     def _changed(self, model: Model, own: Traits) -> Model:

@@ -60,6 +60,12 @@ def spoken(said: str, usual: str, url: str) -> str:
     return "openai-completions"
 
 
+def is_at(url: str, usual: str) -> bool:
+    """Whether an address is a provider's usual one, or one of its regions: `eu.api.openai.com`."""
+    (host, port), (own_host, own_port) = _place(usual), _place(url)
+    return bool(host) and port == own_port and (own_host == host or own_host.endswith(f".{host}"))
+
+
 def is_same_place(one: str, other: str) -> bool:
     """Whether two addresses are of one server."""
     return _place(one) == _place(other) != ("", None)

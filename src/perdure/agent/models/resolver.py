@@ -16,12 +16,19 @@ from perdure.agent.settings import Settings
 from perdure.errors import ModelError
 
 _NEAR = 3
+_VARIABLE = "PERDURE_MODEL"
+
+
+class _FromVariable(str):
+    """A name that the environment gave, so that an error can say so."""
+
+    __slots__ = ()
 
 
 def wanted(argument: str | None = None, program_default: str | None = None) -> str | None:
     """What a front end asks the resolver for: the argument, else PERDURE_MODEL, else the `default_model` of
     the program's own settings. None leaves it to pi's settings and what is built in."""
-    return argument or config.setting("PERDURE_MODEL").strip() or program_default or None
+    return argument or _FromVariable(config.setting(_VARIABLE).strip()) or program_default or None
 
 
 class ModelResolver:
@@ -32,7 +39,12 @@ class ModelResolver:
     def resolve(self, text: str | None = None) -> Model:
         """The model; ModelError if there is none of that name. Whether there is a key is not asked."""
         if text:
-            return self._named(self.split(text)[0])
+            try:
+                return self._named(self.split(text)[0])
+            except ModelError as error:
+                if not isinstance(text, _FromVariable):
+                    raise
+                raise ModelError(f"{error.message}, which {_VARIABLE} names", error.hint) from None
         name, provider = self._settings.default_model, self._settings.default_provider
         try:
             if name:
@@ -49,11 +61,12 @@ class ModelResolver:
 
     def split(self, text: str) -> tuple[str, ThinkingLevel | None]:
         """A model's name and how much it shall think, if that is said. Other colons belong to the name."""
-        text = text.strip()
+        kind = type(text)
+        text = kind(text.strip())
         name, colon, last = text.rpartition(":")
         for level in THINKING_LEVELS:
             if colon and name and last == level and not self._is_known(text):
-                return name, level
+                return kind(name), level
         return text, None
 
     def _is_known(self, text: str) -> bool:
@@ -62,20 +75,26 @@ class ModelResolver:
     def _default_of(self, provider: str) -> Model:
         if model := self._registry.default(provider):
             return model
+        variable, _ = self._registry.own_server(provider)
+        if variable:
+            hint = f"say which with -m NAME, or set {provider.upper()}_MODEL"
+            raise ModelError(f"No model is named for the server of {variable}", hint)
         raise ModelError(f"No model is set for provider {provider!r}", "set default_model as well")
 
     def _built_in(self) -> Model:
+        """The first provider that is set up; if its key cannot be used, that is said when it is asked."""
         for provider in PREFERRED:
-            model = self._registry.default(provider)
-            if model and self._registry.has_key(provider):
-                return model
+            if self._registry.is_set_up(provider):
+                return self._default_of(provider)
         return self._registry.default(OLLAMA) or self._named(OFFLINE)
 
     def _named(self, text: str) -> Model:
         found = self._registry.get(f"{OFFLINE}/{OFFLINE}" if text == OFFLINE else text)
         if found is None:
             alike = [model for model in self._registry.models() if model.id == text]
-            found = min(alike, key=self._rank, default=None) or self._unlisted(text)
+            listed = min(alike, key=self._rank, default=None)
+            is_to_be_had = listed and (self._registry.is_custom(listed) or self._registry.is_usable(listed))
+            found = listed if is_to_be_had else self._at_own_server(text) or listed or self._at_ollama(text)
         if found is None:
             raise self._unknown(text)
         return found
@@ -85,16 +104,21 @@ class ModelResolver:
         place = PREFERRED.index(model.provider) if model.provider in PREFERRED else len(PREFERRED)
         return not self._registry.is_custom(model), place, not self._registry.is_usable(model)
 
-    def _unlisted(self, text: str) -> Model | None:
-        """A bare name that a server of the user's own may know: theirs in place of OpenAI's, or, if it has a
-        tag as Ollama's have, the one that OLLAMA_HOST names."""
-        if "/" in text or not text:
+    def _at_own_server(self, text: str) -> Model | None:
+        """Any name, if a server of the user's own stands in OpenAI's place; but not one that begins with
+        another provider that can be asked."""
+        owner, slash, _ = text.partition("/")
+        is_anothers = bool(slash) and (not owner or self._registry.has_key(owner))
+        if not text or is_anothers or not self._registry.takes_any("openai"):
             return None
-        if self._registry.takes_any("openai"):
-            return self._registry.get(f"openai/{text}")
-        if ":" in text and self._registry.default(OLLAMA):
-            return self._registry.get(f"{OLLAMA}/{text}")
-        return None
+        return self._registry.get(f"openai/{text}")
+
+    def _at_ollama(self, text: str) -> Model | None:
+        """A name with a tag or an owner, as Ollama's have, if OLLAMA_HOST names a server."""
+        owner, slash, _ = text.partition("/")
+        is_like_theirs = owner not in ("", *self._registry.providers()) if slash else ":" in text
+        has_server = self._registry.default(OLLAMA) is not None
+        return self._registry.get(f"{OLLAMA}/{text}") if is_like_theirs and has_server else None
 
     def _unknown(self, text: str) -> ModelError:
         shown = text if len(text) <= 60 else f"{text[:57]}..."

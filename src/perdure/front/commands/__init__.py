@@ -44,7 +44,7 @@ class Argument(
     optional: bool
     """Whether it may be left out, where it stands alone."""
     completes: str
-    """What a shell offers for it: `id`, `deleted`, `file`; empty for nothing, or its choices."""
+    """What a shell offers for it: `id`, `deleted`, `file`, `model`; empty for nothing, or its choices."""
 
     @property
     def attribute(self) -> str:
@@ -276,7 +276,12 @@ TALK = Command(
             choices=("text", "json"),
             metavar="MODE",
         ),
-        Argument("-m/--model", "which model: provider/id[:thinking]; see `models`", metavar="MODEL"),
+        Argument(
+            "-m/--model",
+            "which model: provider/id[:thinking]; see `models`",
+            metavar="MODEL",
+            completes="model",
+        ),
         Argument(
             "--thinking", f"how hard it thinks: {', '.join(_THINKING)}", choices=_THINKING, metavar="LEVEL"
         ),
@@ -304,7 +309,7 @@ TALK = Command(
             completes="id",
         ),
         Argument("--fork", "go on in a copy of this session", default=None, metavar="ID", completes="id"),
-        Argument("--at", "with --fork: from this entry on", metavar="ENTRY"),
+        Argument("--at", "with --fork: from this entry on", default=None, metavar="ENTRY"),
         Argument("-n/--name", "what to call the session", metavar="NAME"),
         Argument("--no-session", "keep nothing of it", "flag", False),
         Argument(
@@ -314,7 +319,9 @@ TALK = Command(
             metavar="LIST",
         ),
         Argument("--no-tools", "no tools at all", "flag", False),
-        Argument("--system-prompt", "in place of the usual one: text, or a file", metavar="TEXT"),
+        Argument(
+            "--system-prompt", "in place of the usual one: text, or a file", default=None, metavar="TEXT"
+        ),
         Argument("--append-system-prompt", "added to it: text, or a file", metavar="TEXT"),
         Argument("-C", "go to this directory first", metavar="DIR", completes="file"),
     ),

@@ -17,6 +17,9 @@ from perdure.front.output import Output, Styled
 from perdure.front.table import table
 
 _HEADS = ("", "MODEL", "NAME", "WINDOW", "IN", "OUT", "CAN", "KEY")
+_PRICES = (4, 5)
+_SPARE = ((7,), _PRICES, (3,), (6,), (2,))
+"""What is shown beside a reference as far as a terminal is wide enough, the most wanted first."""
 
 
 def models(options: SimpleNamespace, out: Output) -> int:
@@ -28,17 +31,23 @@ def models(options: SimpleNamespace, out: Output) -> int:
     elif options.all:
         found = everything
     else:
-        found = [model for model in everything if registry.is_usable(model)]
+        found = [model for model in everything if registry.is_usable(model) or model.reference == default]
+    has_prices = any(model.cost.input for model in found)
     if out.json:
         out.data([_facts(model, registry, default) for model in found])
     elif found:
-        table(out, _HEADS, [_row(model, registry, default) for model in found], flexible=2, right=(3, 4, 5))
-    if not found:
+        rows = [_row(model, registry, default) for model in found]
+        shown = table(out, _HEADS, rows, flexible=2, right=(3, *_PRICES), spare=_SPARE)
+        has_prices &= _PRICES[0] in shown
+    servers = _own_servers(registry, options.text)
+    for line in servers:
+        out.note(line)
+    if not found and not servers:
         out.note(
             f"No model matches {' '.join(options.text)!r}; `{out.program} models --all` shows all of them."
         )
         return 3
-    if not out.json and any(model.cost.input for model in found):
+    if not out.json and has_prices:
         out.note("Prices are US dollars a million tokens, in and out.")
     if not options.text and (more := len(everything) - len(found)):
         how = f"`{out.program} models openai` shows those of a provider, --all shows all"
@@ -47,11 +56,31 @@ def models(options: SimpleNamespace, out: Output) -> int:
 
 
 def _default(registry: ModelRegistry, out: Output) -> str:
+    """The model that is asked if nobody names one. Whatever keeps one from being asked is told."""
+    reference, told = "", []
     try:
-        return ModelResolver(registry).resolve(wanted()).reference
+        default = ModelResolver(registry).resolve(wanted())
+        reference = default.reference
+        registry.key(default)
     except ModelError as error:
-        out.note(Styled(f"{error.message}; {error.hint}.", "yellow"))
-        return ""
+        is_default = f"The default model is {reference}. " if reference else ""
+        out.note(Styled(f"{is_default}{error.message}; {error.hint}.", "yellow"))
+        told.append(error.message)
+    of_providers = {each.provider: why for each in registry.models() if (why := registry.trouble(each))}
+    for why in dict.fromkeys(of_providers.values()):
+        if why not in told:
+            out.note(Styled(f"{why}.", "yellow"))
+    return reference
+
+
+def _own_servers(registry: ModelRegistry, words: Sequence[str]) -> list[str]:
+    """A line for each server that stands in a provider's place: what it has is not known here."""
+    found = {name: registry.own_server(name) for name in registry.providers()}
+    return [
+        f"{name} is {_public(url)} ({variable}) and is asked for any model: -m NAME, or {name.upper()}_MODEL."
+        for name, (variable, url) in found.items()
+        if variable and all(word in f"{name}/" for word in " ".join(words).lower().split())
+    ]
 
 
 def _matches(model: Model, words: Sequence[str]) -> bool:
@@ -81,9 +110,9 @@ def _row(model: Model, registry: ModelRegistry, default: str) -> list[str | Styl
 
 def _key(model: Model, registry: ModelRegistry) -> str | Styled:
     if not registry.is_usable(model):
-        variable = registry.key_variable(model.provider)
-        return Styled(f"set {variable}" if variable else "missing", "yellow")
-    return Styled("set", "green") if registry.key(model) else "not needed"
+        variable = "" if registry.trouble(model) else registry.key_variable(model.provider)
+        return Styled(f"needs {variable}" if variable else "unusable", "yellow")
+    return Styled("yes", "green") if registry.key(model) else "not needed"
 
 
 def _facts(model: Model, registry: ModelRegistry, default: str) -> dict[str, Any]:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from perdure.agent.models.offline.summary import Said
 
 WHAT_IT_IS = (
-    "No language model is set up: this is a built-in program that searches this folder with real tools and "
-    "does not think. For a model, `export ANTHROPIC_API_KEY=…` (or `OPENAI_API_KEY`, `GEMINI_API_KEY`, "
-    "`OLLAMA_HOST`) and choose one with `pi models`."
+    "This is the built-in `offline` model: no language model, but a program that searches this folder with "
+    "real tools and does not think. For a real one, `export ANTHROPIC_API_KEY=…` (or `OPENAI_API_KEY`, "
+    "`GEMINI_API_KEY`, `OLLAMA_HOST`) and choose it with `pi models`."
 )
 WHAT_IT_CAN = """\
 I can answer a few kinds of questions about the files here:
@@ -93,6 +93,11 @@ def _answer(turn: Turn, request: Request) -> list[Call] | str:
             return _honestly(_CHANGES, WHAT_IT_CAN)
         case "help":
             return _honestly(WHAT_IT_CAN)
+        case "unclear":
+            return _honestly(
+                f"I do not know what `{asked.subject}` is: I read each question by itself. "
+                'Say its name, as in `where is main defined`, or put text in quotes, as in `find "this"`.'
+            )
         case "survey" if asked.attached:
             from perdure.agent.models.offline.outline import of_text
 
@@ -103,25 +108,24 @@ def _answer(turn: Turn, request: Request) -> list[Call] | str:
             "This session has no tools, so I cannot look at any file: start it without `--no-tools`."
         )
     found = pursue(_plan(asked, tools), turn, tools)
-    return _honestly(found) if isinstance(found, str) else found
+    if not isinstance(found, str):
+        return found
+    return _honestly(*([f"I write only English, no {asked.tongue}."] if asked.tongue else []), found)
 
 
 def _plan(asked: Question, tools: Collection[str]) -> Plan:
-    if asked.kind == "survey":
-        from perdure.agent.models.offline.survey import survey
-
-        return survey("", tools)
     from perdure.agent.models.offline import search
+    from perdure.agent.models.offline.survey import counts, survey
 
     match asked.kind:
+        case "survey":
+            return survey("", tools)
+        case "count" | "tests":
+            return counts(tools, only_tests=asked.kind == "tests")
         case "path":
-            from perdure.agent.models.offline.survey import survey
-
             folder = asked.path.rstrip("/") or "/"
             return search.named(asked, tools, survey("" if folder == "." else folder, tools))
         case "topic":
-            from perdure.agent.models.offline.survey import survey
-
             return search.topic(asked, tools, lambda folder: survey(folder, tools))
         case "files":
             return search.files(asked, tools)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from perdure.agent.models import Sent, arguments_of
-from perdure.session.entry import Assistant, ToolCall, ToolResult, User, text_of
+from perdure.session.entry import Assistant, Image, ToolCall, ToolResult, User, text_of
 from perdure.session.record import canonical
 
 MOST_ROUNDS = 8
@@ -33,6 +33,7 @@ class Found(NamedTuple):
 
     text: str = ""
     is_error: bool = False
+    is_image: bool = False
 
     @property
     def body(self) -> str:
@@ -70,7 +71,8 @@ def last_turn(messages: Sequence[Sent]) -> Turn:
     for call in _calls(since):
         if (result := results.get(call.id)) is not None:
             key = Call(call.name, arguments_of(call)).key
-            known[key] = Found(text_of(result.content), result.is_error)
+            is_image = any(isinstance(block, Image) for block in result.content)
+            known[key] = Found(text_of(result.content), result.is_error, is_image)
     rounds = sum(isinstance(message, Assistant) for message in since)
     return Turn(text_of(messages[start].content) if start >= 0 else "", known, rounds)
 

@@ -6,9 +6,17 @@ import re
 from collections.abc import Iterator
 
 from perdure.agent.models.offline.inquiry import Call, Found, Plan
-from perdure.agent.models.offline.source import PATTERNS, Source, language_of, source
+from perdure.agent.models.offline.source import (
+    LANGUAGES,
+    PATTERNS,
+    Source,
+    language_of,
+    looks_like_code,
+    source,
+)
 
 MOST_LINES = 40
+MOST_READS = 4
 _HEADINGS = re.compile(r"^(?:#{1,4}\s+(?P<name>.+?)\s*#*|(?P<name2>\S.*)(?=\n[=\-~]{3,}$))$", re.M)
 
 
@@ -16,15 +24,23 @@ def outline(path: str) -> Plan:
     (found,) = yield [Call("read", {"path": path})]
     if found.is_error:
         return f"`{path}` could not be read: {found.text.strip() or 'the tool `read` is off'}"
-    return described(path, found)
+    return (yield from described(path, found))
 
 
-def described(path: str, found: Found) -> str:
+def described(path: str, found: Found) -> Plan:
+    """A file of which the first part was read: what is behind that is read too, up to a bound."""
+    if found.is_image:
+        return image(path, found)
     text = found.body
+    for _ in range(MOST_READS - 1):
+        if not (rest := _CONTINUED.search(found.text)):
+            break
+        (found,) = yield [Call("read", {"path": path, "offset": int(rest[1])})]
+        text = f"{text}\n{found.body}" if found.body else text
     lines = text.count("\n") + 1 if text else 0
     language = language_of(path) or "unknown kind"
     size = "empty" if not text else f"{language}, {lines:,} line{'s' * (lines != 1)}"
-    parts = [f"## `{path}`\n\n{size}{', and more than one reading shows' if found.is_cut else ''}."]
+    parts = [f"## `{path}`\n\n{size}{', and more that was not read' if found.is_cut else ''}."]
     seen = source(path, text)
     if seen.doc:
         parts.append(f"It says of itself: {seen.doc}")
@@ -38,39 +54,31 @@ def described(path: str, found: Found) -> str:
     return "\n\n".join(parts)
 
 
+_CONTINUED = re.compile(r"Use offset=(\d+) to continue\.\]")
+
+
+def image(path: str, found: Found) -> str:
+    return f"`{path}` is an image, which takes a model that can see. (`{found.text.strip()}`)"
+
+
 def of_text(text: str) -> str:
     """Text that came with the question, in whatever language fits it best; empty if it is but words."""
     best = Source("", [])
     for name in ("Python", "TypeScript", "Go", "Rust", "Java", "C", "Ruby", "Shell"):
-        tried = source(f"text.{_ENDING[name]}", text)
+        tried = source(f"text.{LANGUAGES[name][0]}", text)
         if len(tried.definitions) > len(best.definitions):
             best = tried
     lines = text.count("\n") + 1
-    if not best.definitions and lines < 10:
+    if not best.definitions and lines < 10 and not looks_like_code(text):
         return ""
     told = [
         f"- line {one.line}: {one.kind} `{one.name}`{f': {one.doc}' if one.doc else ''}"
         for one in best.definitions
     ]
-    head = f"The text that came with the question has {lines:,} lines" + (f". {best.doc}" if best.doc else "")
-    return "\n".join(
-        [
-            f"{head}. It defines:" if told else f"{head}, and no definition was recognised.",
-            "",
-            *told[:MOST_LINES],
-        ]
-    )
-
-
-_ENDING = {
-    "Python": "py",
-    "TypeScript": "ts",
-    "Go": "go",
-    "Rust": "rs",
-    "Java": "java",
-    "C": "c",
-    "Ruby": "rb",
-} | {"Shell": "sh"}
+    head = f"The text that came with the question has {lines:,} line{'s' * (lines != 1)}"
+    if not told:
+        return f"{head}, and no definition was recognised."
+    return "\n".join([f"{head}. {best.doc}".rstrip(" .") + ". It defines:", "", *told[:MOST_LINES]])
 
 
 def _contents(path: str, text: str, seen: Source) -> Iterator[str]:

@@ -37,9 +37,12 @@ class Manifest(NamedTuple):
 # --- the README ---------------------------------------------------------------------------------------
 
 
-def first_paragraph(text: str) -> str:
-    """What a README says first, after title and badges; with the next paragraph, if that is but a motto."""
-    paragraphs = [words for part in _prose(text) if (words := _plain(part))]
+def first_paragraph(text: str, *, only_opening: bool = False) -> str:
+    """What a README says first, after title and badges; with the next paragraph, if that is but a motto.
+
+    Its opening ends where the second title is.
+    """
+    paragraphs = [words for part in _prose(text, only_opening) if (words := _plain(part))]
     if not paragraphs:
         return ""
     first = paragraphs[0]
@@ -48,15 +51,19 @@ def first_paragraph(text: str) -> str:
     return first if len(first) <= 700 else first[:699].rsplit(" ", 1)[0] + " …"
 
 
-def _prose(text: str) -> Iterator[str]:
+def _prose(text: str, only_opening: bool) -> Iterator[str]:
     """Its first paragraphs that are neither titles, pictures, lists, tables nor code."""
     text = re.sub(r"(?s)<!--.*?-->", "", text.replace("\r\n", "\n"))
     text = re.sub(r"(?ms)^(```|~~~).*?^\1", "", text)
     text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.S)
-    found = 0
+    text = re.sub(r"(?s)<(h[1-6])\b.{0,500}?</\1>", "# ", text)
+    found = titles = 0
     for part in re.split(r"\n\s*\n", text):
         lines = [re.sub(r"^\s{0,3}>\s?", "", line) for line in part.split("\n") if line.strip(" >\t")]
         while titled := _title_lines(lines):
+            titles += _RULE.fullmatch(lines[0]) is None
+            if only_opening and titles > 1:
+                return
             del lines[:titled]
         if not lines or _NO_PROSE.match(lines[0]):
             continue
@@ -80,11 +87,14 @@ _NO_PROSE = re.compile(r"\s*(?:[-*+]\s|\d+[.)]\s|\||\.\. |:\w| {4}|\t|\[!)|\[[^\
 
 def _plain(paragraph: str) -> str:
     text = re.sub(r"\[?!\[[^\]]*\](?:\([^)]*\)|\[[^\]]*\])\]?(?:\([^)]*\)|\[[^\]]*\])?", "", paragraph)
+    beside = re.sub(rf"{_LINK}|<a\b[^<]*</a>|<[^>]+>|https?://\S+", "", text)
+    if not re.search(r"[^\W\d_]{2}", beside):
+        return ""  # a row of links
     text = re.sub(r"<[^>]+>", "", text)
-    text = re.sub(r"\[([^\]]+)\](?:\([^)]*\)|\[[^\]]*\])", r"\1", text)
-    text = " ".join(text.split())
-    links = re.sub(r"\W|\b(?:https?|www|com|org)\b", "", text)
-    return text if len(links) >= 12 and re.search(r"[^\W\d_]{3}", text) else ""
+    return " ".join(re.sub(_LINK, r"\1", text).split())
+
+
+_LINK = r"\[([^\]]+)\](?:\([^)]*\)|\[[^\]]*\])"
 
 
 def commands_in(readme: str) -> list[str]:
@@ -132,7 +142,7 @@ def manifest(name: str, found: Found) -> Manifest:
                 return Manifest(tuple(EntryPoint("container", each.strip(), name) for each in started[-2:]))
             case "go.mod":
                 module = re.search(r"(?m)^module\s+(\S+)", text)
-                return Manifest(description=f"Go module `{module[1]}`" if module else "")
+                return Manifest((EntryPoint("module", module[1], name),) if module else ())
     except (ValueError, TypeError, AttributeError, RecursionError):
         pass  # not in the shape its name promises
     return Manifest()

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 from perdure.agent.models.offline.source import language_of
 
 Kind = Literal[
-    "survey", "path", "topic", "search", "defined", "callers", "files", "read", "list",
-    "title", "recap", "run", "change", "help",
+    "survey", "count", "tests", "path", "topic", "search", "defined", "callers", "files", "read", "list",
+    "title", "recap", "run", "change", "help", "unclear",
 ]  # fmt: skip
 
 
@@ -25,6 +25,8 @@ class Question(NamedTuple):
     """The file or folder that it is about; empty is the working directory."""
     attached: str = ""
     """Text that came with it."""
+    tongue: str = ""
+    """What the answer should be written in, if that is not English."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -69,6 +71,8 @@ _SAYS_NOTHING = (
     )
 )
 """A question of such words alone is about the whole folder."""
+_COUNTED = _words("files file languages folders directories modules tests sources")
+_POINTING = _words("it that this they them these those")
 _KNOWN_NAMES = _words("readme makefile dockerfile license changelog justfile gemfile")
 
 _FILE_BLOCK = r'(?s)<file name="([^"\n]+)"[^>]*>.*?(?:</file>|\Z)'
@@ -77,6 +81,19 @@ _TITLE = (
     r"|\b(?:session|conversation|chat) title\b"
 )
 _RECAP = r"\b(?:summar|recap)\w*.*\b(?:(?:this|our|the) (?:session|conversation|chat)|so far)\b"
+_YOU = (
+    r"(?:what|who|how) (?:can|could|do|are) you(?: (?:do|know|answer|offer|support|work))?(?: here| for me)?"
+    r"|what can i (?:do|ask|say)(?: \w+)?"
+)
+_TESTS = (
+    r"(?:where(?:'s| is| are| do)?|find|list|show)(?: me| all| the| its| unit)*"
+    r" (?:tests|test (?:suite|files|folder|directory))(?: live| located| defined| kept| stored| here)?"
+)
+_TONGUE = (
+    r"(?i)\s+(?:in|auf|en)\s+(German|Deutsch|French|Spanish|Italian|Portuguese|Dutch|Polish|Russian|Ukrainian"
+    r"|Czech|Turkish|Arabic|Hebrew|Hindi|Chinese|Japanese|Korean|Vietnamese|Swedish|Norwegian|Danish|Finnish"
+    r"|Greek|Latin)\b"
+)
 _SEARCH = (
     r"(?i)^(?:show (?:me )?)?(?:find|search(?: for)?|grep(?: for)?|look(?:ing)? (?:for|up)|locate|rg"
     r"|where(?:'s| is| are| does| do| was)?|which files?(?: \w+)?|list)\b\s*(.*)$"
@@ -109,7 +126,7 @@ def question(text: str) -> Question:
     if "<file name=" in text:
         files = [match[1] for match in re.finditer(_FILE_BLOCK, text)]
         rest = re.sub(_FILE_BLOCK, " ", text).strip()
-    asked, attached = (_one(rest), "") if rest.count("\n") < 3 else _among(rest)
+    asked, attached = _among(rest) if "\n" in rest else (_one(rest), "")
     if files and asked.kind in ("survey", "topic", "help", "path"):
         asked = Question("path", path=files[0])
     return asked._replace(attached=attached)
@@ -132,7 +149,9 @@ def _among(text: str) -> tuple[Question, str]:
 
 def _one(text: str) -> Question:
     """One sentence or two."""
-    tokens = text.rstrip("?!. \n").split()
+    tokens = text.rstrip("?! \n").split()
+    if tokens and tokens[-1] not in (".", ".."):
+        tokens[-1:] = filter(None, [tokens[-1].rstrip("?!.")])
     while len(tokens) > 1 and tokens[0].lower().rstrip(",!") in _POLITE:
         del tokens[0]
     words = " ".join(tokens)
@@ -143,6 +162,12 @@ def _one(text: str) -> Question:
         return Question("title")
     if ("summar" in said or "recap" in said) and re.search(_RECAP, said):
         return Question("recap")
+    if re.fullmatch(_YOU, said):
+        return Question("help")
+    if said.startswith("how many ") and _COUNTED.intersection(low):
+        return Question("count")
+    if "test" in said and re.fullmatch(_TESTS, said):
+        return Question("tests")
     if words.startswith("!") or (first in _RUN and second not in ("through", "with")):
         return Question("run", words.partition(" ")[2])
     if first in _CHANGE:
@@ -185,16 +210,21 @@ def _looking(kind: Kind, subject: str) -> Question | None:
     if quoted := re.search(r"`([^`]+)`|\"([^\"]+)\"|'([^']+)'", subject):
         subject = next(filter(None, quoted.groups()))
     else:
-        for pattern in (_BEFORE, _BEHIND, _HERE):
+        for pattern in (_BEHIND, _BEFORE, _HERE):
             while (shorter := re.sub(pattern, "", subject)) != subject and shorter:
                 subject = shorter
         subject = subject.strip(" ,;:'\"").removesuffix("()")
+        if subject.lower() in _POINTING:
+            return Question("unclear", subject)
     return Question(kind, subject, path) if subject else None
 
 
 def _explain(words: str, low: Sequence[str], path: str) -> Question:
     if low[:1] in (["ls"], ["dir"], ["files"]) and len(low) < 3:
         return Question("list", path=words.partition(" ")[2].removeprefix("@"))
+    if tongue := re.search(_TONGUE, words):
+        words = words.replace(tongue[0], "")
+        return _explain(words, words.lower().split(), path)._replace(tongue=tongue[1].capitalize())
     if path:
         return Question("path", path=path)
     if low[:3] != ["where", "am", "i"] and low[:1] and low[0] not in _ASK and not _EXPLAIN.intersection(low):
@@ -202,6 +232,8 @@ def _explain(words: str, low: Sequence[str], path: str) -> Question:
     if quoted := re.search(r"`([^`]+)`", words):
         return Question("topic", quoted[1].removesuffix("()"))
     left = [word for word in re.findall(r"[\w.'-]+", words) if word.lower().strip(".-'") not in _SAYS_NOTHING]
+    if left and not re.search(r"[^\W\d_]", "".join(left)):
+        return Question("help")  # a sum
     if left:
         return Question("topic", " ".join(left))
     return Question("survey") if low else Question("help")

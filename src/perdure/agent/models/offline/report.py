@@ -46,16 +46,23 @@ def report(path: str, listing: Listing, told: Told, sources: Sequence[Source], t
     definitions = [one for each in sources for one in each.definitions]
     points = entry_points(listing.files, told.manifests.values())
     parts = [
-        _purpose(path, told, sources),
-        _languages(listing) if "find" in tools or "ls" in tools else "",
-        _layout(path, listing),
+        _purpose(path, told, sources, {point_file(point, listing.files) for point in points}),
+        counted(path, listing) if "find" in tools or "ls" in tools else "",
         _section("Where it starts", _starts(points, listing, definitions)),
         _section("Definitions to begin with", _definitions(sources, points, listing, told)),
-        _section("Tests", _tests(listing)) if "find" in tools and not path else "",
-        _section("Run and test", _commands(told)),
+        tests(listing) if "find" in tools and not path else "",
+        _section("Run and test", _commands(told, listing.files)),
         _lacking(tools),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def counted(path: str, listing: Listing) -> str:
+    return "\n\n".join(filter(None, [_languages(listing), _layout(path, listing)]))
+
+
+def tests(listing: Listing) -> str:
+    return _section("Tests", _tests(listing))
 
 
 def _section(title: str, lines: Iterator[str]) -> str:
@@ -63,21 +70,19 @@ def _section(title: str, lines: Iterator[str]) -> str:
     return "\n".join([f"## {title}", "", *found]) if found else ""
 
 
-def _purpose(path: str, told: Told, sources: Sequence[Source]) -> str:
+def _purpose(path: str, told: Told, sources: Sequence[Source], starts: Collection[str]) -> str:
     title = f"## What `{path}` is" if path else "## What this is"
-    words = first_paragraph(told.readme)
-    if words:
-        return f"{title}\n\n{words}\n\n(the first words of `{told.readme_path}`)"
-    for name, declared in told.manifests.items():
-        if declared.description:
-            return f"{title}\n\n{declared.description}\n\n(from `{name}`)"
-    for name, root in told.roots.items():
-        if root.doc:
-            return f"{title}\n\n{root.doc}\n\n(the first words of `{name}`)"
-    for each in sources:
-        if each.doc and each.definitions and each.definitions[0].path.endswith(".py"):
-            return f"{title}\n\n{each.doc}\n\n(the first words of `{each.definitions[0].path}`)"
-    return f"{title}\n\nNo README and no description was found: what it is for is not said."
+    docs = {each.definitions[0].path: each.doc for each in sources if each.definitions}
+    for words, name in (
+        (first_paragraph(told.readme, only_opening=True), told.readme_path),
+        *((each.description, name) for name, each in told.manifests.items()),
+        (first_paragraph(told.readme), told.readme_path),
+        *((each.doc, name) for name, each in told.roots.items()),
+        *((doc, name) for name, doc in docs.items() if name in starts and name.endswith(".py")),
+    ):
+        if words:
+            return f"{title}\n\n{words}\n\n(from `{name}`)"
+    return f"{title}\n\nNo description was found: what it is for is not said."
 
 
 def _languages(listing: Listing) -> str:
@@ -92,7 +97,7 @@ def _languages(listing: Listing) -> str:
     if listing.is_cut:
         notes.append("the folder has more files than were listed: these counts are the least there can be")
     if listing.left_out:
-        notes.append(f"{listing.left_out:,} more are in folders of other people's code")
+        notes.append(f"{listing.left_out:,} more in folders of other people's code")
     more = f" ({'; '.join(notes)})" if notes else ""
     listed = f"## Languages\n\n{total}: {', '.join(told)}{more}."
     if listing.files.code:
@@ -107,7 +112,7 @@ def _layout(path: str, listing: Listing) -> str:
     shown: Counter[str] = Counter()
     for folder, count in folders.items():
         inside = folder[len(prefix) :].strip("/").split("/") if folder != prefix else []
-        if inside and inside[0]:
+        if inside and inside[0] and folder.startswith(prefix):  # what is here has shorter paths
             depth = 3 if inside[0] in ("src", "lib", "packages", "crates") else 1
             shown[posixpath.join(prefix, *inside[:depth])] += count
     if len(shown) < 2:
@@ -135,14 +140,10 @@ def _definitions(
     sources: Sequence[Source], points: Sequence[EntryPoint], listing: Listing, told: Told
 ) -> Iterator[str]:
     definitions = [one for each in sources for one in each.definitions]
-    of_files = {each.definitions[0].path: each.doc for each in sources if each.definitions}
     exported = {name for root in told.roots.values() for name in root.exports}
     called = {(point_file(point, listing.files), point.where.partition(":")[2]) for point in points}
     for one in chosen(definitions, exported, called):
-        about = one.doc
-        if not about and len(words := of_files.pop(one.path, "")) > 25:
-            about = f"(of its file) {words}"
-        yield f"- `{one.place}` {one.kind} `{one.name}`" + (f": {about}" if about else "")
+        yield f"- `{one.place}` {one.kind} `{one.name}`" + (f": {one.doc}" if one.doc else "")
 
 
 def chosen(
@@ -159,12 +160,10 @@ def chosen(
         worth -= 8 * is_aside(one.path)
         return worth - (20 if not one.public else 0)
 
-    rank = {
-        id(one): at for at, one in enumerate(sorted(definitions, key=lambda one: (-weight(one), one.place)))
-    }
+    ranked = sorted(definitions, key=lambda one: (-weight(one), one.place))
     picked: list[Definition] = []
     for most in (2, 10):  # a few of each file first; more of one file only if there are not enough
-        for one in sorted(definitions, key=lambda one: rank[id(one)]):
+        for one in ranked:
             if len(picked) >= (MOST_DEFINITIONS if most == 2 else 5) or one in picked:
                 continue
             if sum(each.path == one.path for each in picked) < most and (one.public or most == 10):
@@ -195,8 +194,10 @@ def _test_folder(path: str) -> str:
     return match[0] if match else f"{posixpath.dirname(path) or '.'}/"
 
 
-def _commands(told: Told) -> Iterator[str]:
+def _commands(told: Told, files: Files) -> Iterator[str]:
     declared = [pair for each in told.manifests.values() for pair in each.commands]
+    if not declared and any(each.endswith("_test.go") for each in files.paths):
+        declared = [("go test ./...", "run the tests")]
     for command, what in declared[:6]:
         yield f"- `{command}`" + (f": {what[:100]}" if what else "")
     said = [each for each in commands_in(told.readme) if each not in {command for command, _ in declared}]

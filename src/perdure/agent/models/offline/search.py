@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from perdure.agent.models.offline.files import depth
 from perdure.agent.models.offline.inquiry import Call, Found, Hit, Plan, Steps, hits, names
-from perdure.agent.models.offline.outline import described, fenced, outline
+from perdure.agent.models.offline.outline import described, fenced, image, outline
 from perdure.agent.models.offline.question import Question, keywords
 from perdure.agent.models.offline.source import definition_in, is_aside, is_code, is_test
 
@@ -36,16 +36,20 @@ def search(asked: Question, tools: Collection[str]) -> Plan:
         how = f"the pattern `{other}`"
     lines = hits(found)
     parts = []
-    defined = [hit for one in definitions for hit in hits(one)] or [
-        hit for hit in lines if _defines(hit, subject)
-    ]
-    if asked.kind in ("defined", "callers"):
-        parts.append(_defined(subject, defined, searched=not failed))
-        places = {(hit.path, hit.line) for hit in defined}
-        whole = re.compile(rf"(?<!\w){re.escape(subject)}(?!\w)", re.IGNORECASE if subject.islower() else 0)
-        lines = [hit for hit in lines if (hit.path, hit.line) not in places and whole.search(hit.text)]
-    parts.append(failed or _shown(lines, how, found.is_cut, asked.path))
-    parts.append(_files(subject, names(named)))
+    defined: list[Hit] = []
+    if definitions:
+        defined = hits(definitions[0]) or [hit for hit in lines if _defines(hit, subject)]
+        parts.append(_defined(subject, defined, definitions[0].is_cut, searched=not failed))
+        lines = [hit for hit in lines if hit not in defined]
+        if found is literal:
+            how = f"the word `{subject}`"
+            word = re.compile(rf"(?<!\w){re.escape(subject)}(?!\w)", re.IGNORECASE * subject.islower())
+            lines = [hit for hit in lines if word.search(hit.text)]
+    if defined and not lines:
+        parts.append("No other line with it was found.")
+    else:
+        parts.append(failed or _shown(lines, how, found.is_cut, asked.path, "other " * bool(defined)))
+    parts.append(_files(subject, names(named), named.is_cut))
     if "find" not in tools:
         parts.append("File names were not searched: the tool `find` is off.")
     return "\n\n".join(filter(None, parts))
@@ -61,11 +65,13 @@ def defining(subject: str) -> str:
     return rf"\b({kinds})\s+(\([^)]*\)\s*)?{name}\b|^\s*{name}\s*(:[^=]+)?=[^=]"
 
 
-def name_pattern(subject: str) -> str:
-    if re.search(r"[*?\[]", subject):
-        return subject if "/" in subject else f"**/{subject}"
-    words = re.sub(r"[^\w.-]+", "*", subject).strip("*")
-    return f"**/*{words}*"
+def name_pattern(text: str) -> str:
+    """A glob of names that have this text in them, or its words."""
+    return f"**/*{'*'.join(map(_as_it_is, text.split()))}*"
+
+
+def _as_it_is(text: str) -> str:
+    return re.sub(r"[][*?{},!\\]", r"\\\g<0>", text)
 
 
 def _looser(subject: str) -> str:
@@ -91,15 +97,22 @@ def _defines(hit: Hit, subject: str) -> bool:
     return one is not None and one.name == subject
 
 
-def _defined(subject: str, found: Sequence[Hit], *, searched: bool) -> str:
+def _defined(subject: str, found: Sequence[Hit], is_cut: bool, *, searched: bool) -> str:
     if not found:
         return f"No definition of `{subject}` was recognised." if searched else ""
     ranked = sorted(found, key=lambda hit: (is_aside(hit.path), hit.path, hit.line))
-    shown = [f"- `{hit.path}:{hit.line}` `{_one_line(hit.text)}`" for hit in ranked[:8]]
-    return "\n".join([f"`{subject}` is defined here:", "", *shown])
+    shown = [f"- `{hit.path}:{hit.line}` `{_one_line(hit.text)}`" for hit in ranked]
+    return "\n".join([f"`{subject.rpartition('.')[2]}` is defined here:", "", *_some(shown, 8, is_cut)])
 
 
-def _shown(lines: Sequence[Hit], how: str, is_cut: bool, path: str) -> str:
+def _some(items: Sequence[str], most: int, is_cut: bool) -> list[str]:
+    """The first of a list, and how many more there are."""
+    if len(items) > most:
+        return [*items[:most], f"- and {'at least ' * is_cut}{len(items) - most:,} more"]
+    return [*items, *["- and more"] * is_cut]
+
+
+def _shown(lines: Sequence[Hit], how: str, is_cut: bool, path: str, other: str) -> str:
     where = f" in `{path}`" if path else ""
     if not lines:
         return f"Nothing was found for {how}{where}."
@@ -107,29 +120,28 @@ def _shown(lines: Sequence[Hit], how: str, is_cut: bool, path: str) -> str:
     for hit in lines:
         by_file.setdefault(hit.path, []).append(hit)
     files = sorted(by_file, key=lambda name: (is_test(name), is_aside(name), not is_code(name)))
-    more = "or more " if is_cut else ""
-    counts = f"{_counted(len(lines), 'line')} {more}in {_counted(len(by_file), 'file')}"
-    told = [f"{counts} for {how}{where}:", ""]
+    least = "at least " * is_cut
+    counts = f"{least}{_counted(len(lines), f'{other}line')} in {least}{_counted(len(by_file), 'file')}"
+    told = [f"{counts[0].upper()}{counts[1:]} for {how}{where}:", ""]
     left = MOST_HITS
     for name in files:
         if left <= 0:
-            told.append(f"- and {_counted(len(files) - files.index(name), 'more file')}")
+            told.append(f"- and {least}{_counted(len(files) - files.index(name), 'more file')}")
             break
         told.append(f"- `{name}`")
         here = by_file[name][: min(MOST_OF_A_FILE, left)]
         told += [f"  - {hit.line}: `{_one_line(hit.text)}`" for hit in here]
         if len(by_file[name]) > len(here):
-            told.append(f"  - and {len(by_file[name]) - len(here)} more")
+            told.append(f"  - and {least}{len(by_file[name]) - len(here)} more")
         left -= len(here) + 1
     return "\n".join(told)
 
 
-def _files(subject: str, found: Sequence[str]) -> str:
+def _files(subject: str, found: Sequence[str], is_cut: bool) -> str:
     if not found:
         return ""
-    shown = [f"- `{name}`" for name in found[:MOST_NAMES]]
-    more = [f"- and {len(found) - MOST_NAMES} more"] if len(found) > MOST_NAMES else []
-    return "\n".join([f"Files whose names match `{subject}`:", "", *shown, *more])
+    shown = _some([f"- `{name}`" for name in sorted(found, key=is_aside)], MOST_NAMES, is_cut)
+    return "\n".join([f"Files whose names match `{subject}`:", "", *shown])
 
 
 def _counted(count: int, what: str) -> str:
@@ -145,10 +157,11 @@ def files(asked: Question, tools: Collection[str]) -> Plan:
     if "find" not in tools:
         return "Finding files takes the tool `find`, which is off in this session."
     where = {"path": asked.path} if asked.path else {}
-    (found,) = yield [Call("find", {"pattern": name_pattern(asked.subject), **where, "limit": 100})]
+    pattern = asked.subject if re.search(r"[*?]", asked.subject) else name_pattern(asked.subject)
+    (found,) = yield [Call("find", {"pattern": pattern, **where, "limit": 100})]
     if failed := _failure(found, tools, "find"):
         return failed
-    listed = _files(asked.subject, names(found))
+    listed = _files(asked.subject, names(found), found.is_cut)
     return listed or f"No file has a name that matches `{asked.subject}`."
 
 
@@ -180,10 +193,10 @@ def topic(asked: Question, tools: Collection[str], survey: Callable[[str], Plan]
         return (yield from search(asked._replace(kind="search"), tools))
     parts = [f"What is here about `{asked.subject}`, by the names of definitions and files:"]
     parts += yield from _read_definitions(ranked[:3])
-    rest = [f"- `{hit.path}:{hit.line}` `{_one_line(hit.text)}`" for hit in ranked[3:15]]
+    rest = [f"- `{hit.path}:{hit.line}` `{_one_line(hit.text)}`" for hit in ranked[3:]]
     if rest:
-        parts.append("\n".join(["Also:", "", *rest]))
-    parts.append(_files(asked.subject, listed))
+        parts.append("\n".join(["Also:", "", *_some(rest, 12, found.is_cut)]))
+    parts.append(_files(asked.subject, listed, any(one.is_cut for one in named)))
     return "\n\n".join(filter(None, parts))
 
 
@@ -242,6 +255,8 @@ def show(asked: Question, tools: Collection[str]) -> Plan:
         path, found = yield from _by_name(path, found)
     if found.is_error:
         return f"`{path}` could not be read: {found.text.strip()}"
+    if found.is_image:
+        return image(path, found)
     lines = found.body.split("\n")
     shown = fenced("\n".join(lines[:MOST_SHOWN]), path)
     if len(lines) <= MOST_SHOWN and not found.is_cut:
@@ -251,7 +266,7 @@ def show(asked: Question, tools: Collection[str]) -> Plan:
 
 def _by_name(path: str, failed: Found) -> Steps[tuple[str, Found]]:
     """A file that is not where it was said to be may be the only one of that name."""
-    (listed,) = yield [Call("find", {"pattern": f"**/{path.rpartition('/')[2]}*", "limit": 20})]
+    (listed,) = yield [Call("find", {"pattern": f"**/{_as_it_is(path.rpartition('/')[2])}*", "limit": 20})]
     found = sorted(names(listed), key=lambda name: (name.count("/"), len(name), name))
     found = [name for name in found if not name.endswith("/")]
     if not found:
@@ -269,16 +284,15 @@ def listing(asked: Question, tools: Collection[str]) -> Plan:
     listed = names(found)
     if not listed:
         return f"`{asked.path or '.'}` is empty."
-    shown = "\n".join(f"- `{name}`" for name in listed[:50])
-    more = f"\n- and {len(listed) - 50:,} more" if len(listed) > 50 else ""
-    return f"`{asked.path or '.'}`:\n\n{shown}{more}"
+    shown = "\n".join(_some([f"- `{name}`" for name in listed], 50, found.is_cut))
+    return f"`{asked.path or '.'}`:\n\n{shown}"
 
 
 def named(asked: Question, tools: Collection[str], survey: Plan) -> Plan:
     """A path to explain. Whether it is a file or a folder, the tools say."""
     read, listed = yield [Call("read", {"path": asked.path}), Call("ls", {"path": asked.path})]
     if not read.is_error:
-        return described(asked.path, read)
+        return (yield from described(asked.path, read))
     if not listed.is_error:
         return (yield from survey)
     if not {"read", "ls"} & set(tools):
@@ -286,5 +300,6 @@ def named(asked: Question, tools: Collection[str], survey: Plan) -> Plan:
     if "read" in tools and "find" in tools:
         path, found = yield from _by_name(asked.path, read)
         if not found.is_error:
-            return f"There is no `{asked.path}` here; `{path}` is called like it.\n\n{described(path, found)}"
+            told = yield from described(path, found)
+            return f"There is no `{asked.path}` here; `{path}` is called like it.\n\n{told}"
     return f"`{asked.path}` could not be read: {_one_line(read.text or listed.text)}"

@@ -102,11 +102,18 @@ _TEST_FOLDERS = frozenset({"test", "tests", "spec", "specs", "__tests__", "e2e"}
 _TEST_FILE = re.compile(
     r"(?:test_.*|.*_test|.*_spec|.*\.test|.*\.spec|.*Tests?|conftest)\.[A-Za-z0-9]+", re.ASCII
 )
-_ELSEWHERE = re.compile(
-    r"node_modules|vendor|third_party|site-packages|\.?venv|__pycache__"
+_OTHERS = re.compile(
+    r"node_modules|bower_components|_?vendor(?:ed)?|third[-_]?party|site-packages|dist-packages|\.?venv"
+)
+_MADE = re.compile(
+    r"__pycache__|.+\.egg-info"
     r"|\.(?:git|hg|svn|tox|nox|gradle|cache|hypothesis|mypy_cache|pytest_cache|ruff_cache)"
 )
-"""Folders of other people's code, or of what a program made."""
+_CODE = re.compile(
+    r"^[ \t]*(?:from\s+\S+\s+import\s|(?:import|#include|const|let|var)\s+\S+\s*(?:$|[=;:{]))"
+    r"|[;{}][ \t]*$|^[ \t]*[\w.]+(?:\(.*\)| *:?= .+)$",
+    re.M,
+)
 _ASIDE = re.compile(
     r"docs?|examples?|samples?|bench(?:es|marks?)?|scripts?|tools|migrations|fixtures|testdata|testing|generated"
     r"|dist|build|target|demos?|\.github",
@@ -147,8 +154,18 @@ def is_code(path: str) -> bool:
     return language_of(path) in LANGUAGES
 
 
-def is_elsewhere(path: str) -> bool:
-    return any(_ELSEWHERE.fullmatch(folder) for folder in path.split("/")[:-1])
+def is_others(path: str) -> bool:
+    """Other people's code, kept here."""
+    return _is_below(_OTHERS, path)
+
+
+def is_made(path: str) -> bool:
+    """What programs keep for themselves."""
+    return _is_below(_MADE, path)
+
+
+def _is_below(folders: re.Pattern[str], path: str) -> bool:
+    return any(map(folders.fullmatch, path.split("/")[:-1]))
 
 
 def is_test(path: str) -> bool:
@@ -158,13 +175,22 @@ def is_test(path: str) -> bool:
 
 
 def is_aside(path: str) -> bool:
-    """Not what the project is about: its documents, examples, tests."""
-    return is_test(path) or any(_ASIDE.fullmatch(folder) for folder in path.split("/")[:-1])
+    """Not what the project is about: its documents, examples, tests, and what is not its own."""
+    return is_test(path) or _is_below(_ASIDE, path) or is_others(path) or is_made(path)
+
+
+def looks_like_code(text: str) -> bool:
+    return _CODE.search(text) is not None
 
 
 def source(path: str, text: str) -> Source:
-    if language_of(path) == "Python" and (parsed := _parsed(text)) is not None:
-        return _python(path, parsed)
+    if language_of(path) == "Python":
+        for part in (text, _whole_statements(text)):
+            if (parsed := _parsed(part)) is not None:
+                whole = _python(path, parsed)
+                last = part.count("\n") + bool(part)
+                cut = [one for one in by_pattern(path, text) if one.line > last] if part != text else []
+                return whole._replace(definitions=[*whole.definitions, *cut])
     return Source(_leading_comment(text), [*by_pattern(path, text)])
 
 
@@ -265,12 +291,10 @@ def _parsed(text: str) -> ast.Module | None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a file's own escapes are worth is not our business
-        for part in (text, _whole_statements(text)):
-            try:
-                return ast.parse(part)
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                continue
-    return None
+        try:
+            return ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
 
 
 def _whole_statements(text: str) -> str:

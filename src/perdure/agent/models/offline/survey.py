@@ -15,14 +15,15 @@ from perdure.agent.models.offline.files import Files, depth
 from perdure.agent.models.offline.inquiry import Call, Found, Plan, Steps, hits, names
 from perdure.agent.models.offline.outline import outline
 from perdure.agent.models.offline.project import MANIFESTS, entry_points, manifest, point_file
-from perdure.agent.models.offline.report import Listing, Told, report
+from perdure.agent.models.offline.report import Listing, Told, counted, report, tests
 from perdure.agent.models.offline.source import (
     LANGUAGES,
     PATTERNS,
     Source,
     definition_in,
     is_aside,
-    is_elsewhere,
+    is_made,
+    is_others,
     is_test,
     source,
 )
@@ -54,6 +55,14 @@ def survey(path: str, tools: Collection[str]) -> Plan:
     return report(path, listing, told, sources, tools)
 
 
+def counts(tools: Collection[str], *, only_tests: bool) -> Plan:
+    """How many files there are, or where the tests are."""
+    if "find" not in tools:
+        return "Counting files takes the tool `find`, which is off in this session."
+    listing = yield from _list("")
+    return (tests(listing) or "No code was found.") if only_tests else counted("", listing)
+
+
 def _as_tools_say(path: str, listing: Listing) -> str:
     """The folder as it is called in the paths of what is in it, however the user called it."""
     tops = {name.rstrip("/") for name in listing.top}
@@ -78,8 +87,9 @@ def _list(path: str) -> Steps[Listing]:
     if found.is_cut or not paths:
         paths += [posixpath.join(path, name) for name in top if not _NO_FILE.search(name)]
     files = {each for each in paths if not each.endswith("/")}
-    own = Files(each for each in files if not is_elsewhere(each))
-    return Listing(top, own, len(files) - len(own), found.is_cut)
+    files = {each for each in files if not is_made(each)} or files
+    own = {each for each in files if not is_others(each)} or files  # it may be asked about just these
+    return Listing(top, Files(own), len(files) - len(own), found.is_cut)
 
 
 _NO_FILE = re.compile(r"@ -> |[|=%]$")
@@ -92,7 +102,7 @@ def _where(path: str) -> dict[str, str]:
 
 def _most_telling(top: Sequence[str]) -> list[str]:
     folders = [name for name in top if name.endswith("/") and name[0] != "." and "@ -> " not in name]
-    folders = [name for name in folders if not is_elsewhere(f"{name}x")]
+    folders = [name for name in folders if not is_others(name) and not is_made(name)]
     return sorted(folders, key=lambda name: (_USUAL.index(name) if name in _USUAL else 99, name))[
         :MOST_FOLDERS
     ]
@@ -140,7 +150,9 @@ def _read_code(path: str, files: Files, told: Told, is_guessed: bool) -> Steps[l
     known = {one.place for each in sources for one in each.definitions}
     lines = [hit for one in found for hit in hits(one)]
     more = [definition_in(*hit) for hit in lines]
-    fresh = [one for one in more if one is not None and one.place not in known and not is_elsewhere(one.path)]
+    is_wanted = any(map(is_others, files.paths))
+    fresh = [one for one in more if one is not None and one.place not in known]
+    fresh = [one for one in fresh if is_wanted or not is_others(one.path)]
     ours = [one for one in fresh if not is_aside(one.path)]
     return [*sources, Source("", ours or fresh)]
 
