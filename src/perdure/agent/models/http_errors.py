@@ -74,7 +74,10 @@ def failure(model: Model, status: int, text: str, *, retry_after: float | None =
     at = f"{model.provider} ({status})" if status else model.provider
     about = f": {said}" if said else ""
     if status == 413 or (status in (0, 400, 422, 429, 500) and _OVERFLOW.search(text)):
-        return ContextOverflow(f"This is more than {model.reference} can read{about}", "compact the session")
+        return ContextOverflow(
+            f"This is more than {model.reference} can read{about}",
+            "begin a new session, or take a model that reads more",
+        )
     if status == 402 or (status in (0, 400, 403, 429) and _is_used_up(text)):
         return ModelError(
             f"{at} has no quota left for this key{about}",

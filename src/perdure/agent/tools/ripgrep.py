@@ -58,6 +58,9 @@ def program(environment: Mapping[str, str]) -> str | None:
 
 @functools.cache
 def _packaged() -> str | None:
+    # Where scripts of this environment are, which is quicker to look at than what it has installed.
+    if beside := shutil.which("rg", path=os.path.dirname(sys.executable)):
+        return beside
     from importlib.metadata import PackageNotFoundError, files
 
     try:
