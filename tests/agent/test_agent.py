@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from msgspec import Struct, structs
+from msgspec import structs
 
 from perdure.agent.agent import Agent, Voice
 from perdure.agent.compaction import NoCompaction, SummaryCompaction
@@ -29,19 +29,11 @@ from perdure.session.session import Session
 from perdure.session.stores import open_store
 from perdure.testing import ScriptedModel
 from perdure.testing.scripted import SCRIPTED
+from tests.agent.echo import ECHO, Said, echo
 
 pytestmark = pytest.mark.anyio
 
 
-class Said(Struct):
-    text: str = ""
-
-
-async def _echo(args: Said, ctx: Any) -> AgentToolResult:
-    return AgentToolResult(f"said {args.text}")
-
-
-ECHO = Tool("echo", "Says it again.", Said, _echo)
 QUICK = Retry(base_delay_ms=1, max_delay_ms=100)
 
 
@@ -521,7 +513,7 @@ async def test_pi_14_a_tool_that_returns_nonsense_is_an_error_result(session, re
 
 
 async def test_pi_14_a_schema_that_is_none_is_an_error_result(session):
-    bad = Tool("bad", "", {"type": "nothing that JSON Schema knows"}, _echo)
+    bad = Tool("bad", "", {"type": "nothing that JSON Schema knows"}, echo)
     model = ScriptedModel(ToolCall("a", "bad", {"x": 1}), "I see")
     agent = Agent(
         session, Voice(model), Bench({"bad": bad}, "/", {}), system="", strategy=NoCompaction(), retry=QUICK

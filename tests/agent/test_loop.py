@@ -5,7 +5,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from msgspec import Struct, structs
+from msgspec import structs
 
 from perdure.agent.events import MessageEnd, MessageUpdate, ToolExecutionEnd, TurnEnd, to_json
 from perdure.agent.loop import Bench, calls_in, turn
@@ -17,19 +17,9 @@ from perdure.session.context import INTERRUPTED
 from perdure.session.entry import Assistant, Text, Thinking, ToolCall, ToolResult, User, text_of
 from perdure.session.record import loads
 from perdure.testing import ScriptedModel
+from tests.agent.echo import ECHO, Said
 
 pytestmark = pytest.mark.anyio
-
-
-class Said(Struct):
-    text: str = ""
-
-
-async def _echo(args: Said, ctx: Any) -> AgentToolResult:
-    return AgentToolResult(f"said {args.text}")
-
-
-ECHO = Tool("echo", "Says it again.", Said, _echo)
 
 
 class Watched:
