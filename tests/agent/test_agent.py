@@ -370,8 +370,10 @@ async def test_answers_that_break_off_every_time_are_given_up_like_any_other(ses
     assert [m.stop_reason for m in on_disk(session)[1:]] == ["error"] * 4
 
 
-async def test_a_message_is_kept_once_whenever_its_turn_is_cancelled(session, monkeypatch):
-    """Also while the disk is writing it: for every append of a tool turn."""
+@pytest.mark.parametrize("quick", [0.0, 10.0])
+async def test_a_message_is_kept_once_whenever_its_turn_is_cancelled(session, monkeypatch, quick):
+    """Also while the disk is writing it: for every append of a tool turn, by a thread or here."""
+    monkeypatch.setattr("perdure.agent.memory._QUICK", quick)
     real = session.append
     for cancelled_at in range(1, 5):
         begun = 0

@@ -1,8 +1,8 @@
 """An agent in a session: what is said is recorded, then told.
 
-The prompt is on disk before the model is asked, and each message before the next step. What is sent is kept
-in memory as it grows, so a step costs the same in a long session; it is read anew from the session where a
-turn was left half done, and after a compaction.
+The prompt is on disk before the model is asked, and each message before the next step. A model that is busy
+is asked again later, one that was sent too much once with less, and a conversation that has grown too long
+is condensed before it is sent.
 """
 
 from __future__ import annotations
@@ -24,26 +24,23 @@ from perdure.agent.events import (
     AutoRetryStart,
     CompactionEnd,
     CompactionStart,
-    EventMessage,
     MessageEnd,
     MessageStart,
     QueueUpdate,
     TurnEnd,
     TurnStart,
 )
-from perdure.agent.loop import Bench, in_thread
-from perdure.agent.models import LanguageModel, Model, Request, Sent
+from perdure.agent.loop import Bench
+from perdure.agent.memory import Memory
+from perdure.agent.models import LanguageModel, Model, Request
 from perdure.agent.settings import Retry
 from perdure.agent.switch import Stopped, Switch
-from perdure.agent.tokens import Counter, of_text
+from perdure.agent.tokens import of_text
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable, PerdureError, UsageError
 from perdure.session.context import Context
 from perdure.session.entry import (
     Assistant,
-    Body,
     Content,
-    Entry,
-    Message,
     ModelChange,
     SessionInfo,
     ThinkingLevelChange,
@@ -82,7 +79,6 @@ class Agent:
     ) -> None:
         """`summariser` is the model that condenses the conversation, if it is not the one that talks;
         `context` what the session says so far, if somebody has read it."""
-        self._session = session
         self._voice = voice
         self._bench = bench
         self._system = system
@@ -90,8 +86,8 @@ class Agent:
         self._summariser = summariser
         self._retry = retry
         self._specs = [tool.spec for tool in bench.tools.values()]
-        self._beside = of_text(system) + of_text(dumps(self._specs).decode())
-        """Tokens that are sent beside the messages."""
+        beside = of_text(system) + of_text(dumps(self._specs).decode())
+        self._memory = Memory(session, beside, context)
         self._switch = Switch()
         self._is_busy = False
         self._is_idle = asyncio.Event()
@@ -102,14 +98,6 @@ class Agent:
         self._steering: list[str] = []
         self._follow_ups: list[str] = []
         self._queue_changed = False
-        self._unsaved: list[Body] = []
-        """Settings that were changed since the last message; they are recorded with the next."""
-        self._messages: list[Sent] | None = None
-        """What is sent; None when it has to be read anew."""
-        self._tokens = Counter()
-        self._added: list[EventMessage] = []
-        if context is not None:
-            self._remember(context)
 
     # --- what others do with it ----------------------------------------------------------------------
 
@@ -124,7 +112,7 @@ class Agent:
     @property
     def context_tokens(self) -> int:
         """How much the model was last sent, as its provider counted or as we estimate."""
-        return self._tokens.total
+        return self._memory.tokens
 
     def speak_as(self, voice: Voice) -> None:
         """Another model, or another way of thinking, from the next request on."""
@@ -137,7 +125,7 @@ class Agent:
 
     def note_change(self, change: ModelChange | ThinkingLevelChange | SessionInfo) -> None:
         """Recorded with the next message: a session in which nothing is said stays empty."""
-        self._unsaved = [each for each in self._unsaved if type(each) is not type(change)] + [change]
+        self._memory.note(change)
 
     def abort(self) -> None:
         """End the running turn; what arrived is kept, marked as aborted. What was queued is given up, as
@@ -213,7 +201,7 @@ class Agent:
         self._is_busy = self._is_open = True
         self._is_idle.clear()
         self._switch.reset()
-        self._added = []
+        self._memory.added = []
         try:
             yield AgentStart()
             try:
@@ -223,14 +211,14 @@ class Agent:
                         if self._queue_changed:
                             yield self._queue_update()
             except Stopped:
-                self._messages = None
+                self._memory.forget()
             self._is_open = False
             if self._steering or self._follow_ups:
                 self._steering, self._follow_ups = [], []
                 yield self._queue_update()
-            yield AgentEnd(self._added)
+            yield AgentEnd(self._memory.added)
         except BaseException:
-            self._messages = None  # what is on disk decides
+            self._memory.forget()
             raise
         finally:
             self._steering, self._follow_ups = [], []
@@ -245,7 +233,7 @@ class Agent:
         while True:
             yield TurnStart()
             for message in said:
-                id = await self._keep(message)
+                id = await self._memory.keep(message)
                 yield MessageStart(message)
                 yield MessageEnd(message, id)
             end: TurnEnd | None = None
@@ -272,7 +260,7 @@ class Agent:
 
     async def _persistent_turn(self) -> AsyncGenerator[AgentEvent, None]:
         """A turn, tried again where that may help. However it ends, an answer is kept that says how."""
-        before = len(self._added)
+        before = len(self._memory.added)
         try:
             if await self._is_due():
                 async with aclosing(self._compacting("threshold")) as events:
@@ -282,14 +270,14 @@ class Agent:
                 async for event in events:
                     yield event
         except Stopped:
-            added = self._added[before:]
+            added = self._memory.added[before:]
             if not added or (isinstance(added[-1], Assistant) and added[-1].stop_reason != "aborted"):
                 for event in await self._without_a_word("aborted", loop.BY_USER):
                     yield event
             yield self._turn_end(before)
             raise
         except ModelError as error:
-            if len(self._added) == before or not isinstance(self._added[-1], Assistant):
+            if len(self._memory.added) == before or not isinstance(self._memory.added[-1], Assistant):
                 why = "; ".join(filter(None, (error.message, error.hint)))
                 for event in await self._without_a_word("error", why):
                     yield event
@@ -302,7 +290,7 @@ class Agent:
         while True:
             try:
                 request = await self._request()
-                turn = loop.turn(self._voice.model, request, self._bench, self._keep, self._switch)
+                turn = loop.turn(self._voice.model, request, self._bench, self._memory.keep, self._switch)
                 async with aclosing(turn) as events:
                     async for event in events:
                         yield event
@@ -358,11 +346,11 @@ class Agent:
             error_message=why,
             timestamp=clock_milliseconds(),
         )
-        id = await self._keep(message)
+        id = await self._memory.keep(message)
         return [MessageStart(message), MessageEnd(message, id)]
 
     def _turn_end(self, before: int) -> TurnEnd:
-        added = self._added[before:]
+        added = self._memory.added[before:]
         *_, answer = (message for message in added if isinstance(message, Assistant))
         return TurnEnd(answer, [message for message in added if isinstance(message, ToolResult)])
 
@@ -378,62 +366,36 @@ class Agent:
     async def _request(self) -> Request:
         return Request(
             system=self._system,
-            messages=tuple(await self._sent()),
+            messages=tuple(await self._memory.sent()),
             tools=self._specs,
             thinking=self._voice.thinking,
             max_tokens=self._room_for_an_answer(),
-            session_id=self._session.id,
+            session_id=self._memory.session.id,
         )
 
     def _room_for_an_answer(self) -> int:
         """Less than the model could say, where its window would not hold that: some providers refuse a
         request for more. 0 where it has room."""
         model = self._voice.model.model
-        room = model.context_window - self._tokens.total - _MARGIN
+        room = model.context_window - self._memory.tokens - _MARGIN
         return 0 if room >= model.max_tokens else min(max(room, _LEAST), model.max_tokens)
 
-    # --- what is kept --------------------------------------------------------------------------------
-
-    async def _keep(self, message: EventMessage) -> str:
-        entries = await self._record(Message(message))
-        self._added.append(message)
-        if isinstance(message, Assistant) and message.stop_reason in ("error", "aborted"):
-            self._messages = None  # the session knows what of it is sent
-        elif self._messages is not None and (not isinstance(message, Assistant) or message.content):
-            self._messages.append(message)
-            self._tokens.add(message)
-        return entries[-1].id
-
-    async def _record(self, *bodies: Body) -> list[Entry]:
-        """With the settings that changed. What is set meanwhile is recorded next time."""
-        unsaved = self._unsaved
-        entries = await in_thread(self._session.append, *unsaved, *bodies)
-        self._unsaved = [each for each in self._unsaved if not any(each is saved for saved in unsaved)]
-        return entries
-
-    async def _sent(self) -> list[Sent]:
-        if self._messages is None:
-            self._remember(await in_thread(self._session.context))
-        assert self._messages is not None
-        return self._messages
-
-    def _remember(self, context: Context) -> None:
-        self._messages = [m for m in context.messages if isinstance(m, User | Assistant | ToolResult)]
-        self._tokens = Counter.of(self._messages, context.condensed, self._beside)
+    # --- condensing ----------------------------------------------------------------------------------
 
     async def _is_due(self) -> bool:
-        await self._sent()
-        return self._strategy.is_due(self._tokens.total - self._beside, self._model_for_messages())
+        await self._memory.sent()
+        tokens = self._memory.tokens - self._memory.beside
+        return self._strategy.is_due(tokens, self._model_for_messages())
 
     def _model_for_messages(self) -> Model:
         """The model, with the part of its window that is left for the conversation."""
         model = self._voice.model.model
-        return structs.replace(model, context_window=max(model.context_window - self._beside, 1))
+        return structs.replace(model, context_window=max(model.context_window - self._memory.beside, 1))
 
     async def _compacting(self, reason: Reason, instructions: str = "") -> AsyncGenerator[AgentEvent, None]:
         """Tells of it, unless there is nothing to condense. Where nobody asked for it, the turn goes on if it
         fails."""
-        entries = await in_thread(self._session.live)
+        entries = await self._memory.live()
         talking = self._model_for_messages()
         if self._strategy.plan(entries, talking, reason) is None:
             if reason == "manual":
@@ -480,8 +442,8 @@ class Agent:
         # With the settings of the moment beside it, nobody has to look for them further back.
         model = self._voice.model.model
         settings = ModelChange(model.provider, model.id), ThinkingLevelChange(self._voice.thinking)
-        await self._record(*settings, body)
-        self._messages = None
+        await self._memory.record(*settings, body)
+        self._memory.forget()
         result = {
             "summary": body.summary,
             "firstKeptEntryId": body.first_kept_entry_id,

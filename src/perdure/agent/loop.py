@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import UNSET, Struct
 
+from perdure.agent.aside import settled
 from perdure.agent.draft import Draft
 from perdure.agent.events import (
     AgentEvent,
@@ -39,8 +40,6 @@ from perdure.session.record import dumps
 
 Keep = Callable[[EventMessage], Awaitable[str]]
 """Makes a message durable; returns what it is called from then on."""
-
-T = TypeVar("T")
 
 BY_USER = "Interrupted by the user"
 _LEFT = (GeneratorExit, asyncio.CancelledError)
@@ -297,33 +296,6 @@ async def _end(running: Sequence[_Running]) -> None:
         await settled(asyncio.wait(tasks))
 
 
-async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
-    """What waits for a disk, done aside; awaited to its end likewise."""
-    return await settled(asyncio.get_running_loop().run_in_executor(None, work, *arguments))
-
-
-async def settled(under_way: Awaitable[T]) -> T:
-    """What comes of it, whatever happens meanwhile: who is cancelled here learns of it at the next await, so
-    that what was done and what is known of it cannot come apart."""
-    work = asyncio.ensure_future(under_way)
-    current = asyncio.current_task()
-    assert current is not None
-    cancelled = 0
-    try:
-        while True:
-            try:
-                return await asyncio.shield(work)
-            except asyncio.CancelledError:
-                if work.cancelled():
-                    raise
-                cancelled += 1
-    finally:
-        for _ in range(cancelled):
-            current.uncancel()
-        for _ in range(cancelled):
-            current.cancel()
-
-
 async def _run(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext) -> AgentToolResult:
     tool = tools.get(call.name)
     if tool is None:
@@ -337,7 +309,8 @@ async def _run(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext) 
             result = AgentToolResult(result)
         if not isinstance(result, AgentToolResult):
             raise TypeError(f"a tool returns an AgentToolResult, not {type(result).__name__}")
-        dumps(result)  # what cannot be kept is no result
+        if result.details is not UNSET:
+            dumps(result.details)  # what cannot be kept is no result
         return result
     except BadArguments as error:
         return AgentToolResult(f"Bad arguments for {call.name}: {error}", is_error=True)

@@ -21,9 +21,10 @@ from typing import Any, Self
 from perdure import config, registry
 from perdure.agent import environment, prompt
 from perdure.agent.agent import Agent, Voice
+from perdure.agent.aside import in_thread
 from perdure.agent.compaction import CompactionStrategy, NoCompaction, SummaryCompaction
 from perdure.agent.events import AgentEvent
-from perdure.agent.loop import Bench, in_thread
+from perdure.agent.loop import Bench
 from perdure.agent.models import THINKING_LEVELS, LanguageModel, Model
 from perdure.agent.models.connections import Connections
 from perdure.agent.models.registry import ModelRegistry

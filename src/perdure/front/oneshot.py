@@ -16,6 +16,7 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from types import SimpleNamespace
 
 from perdure import config
+from perdure.agent.aside import in_thread
 from perdure.agent.draft import Draft
 from perdure.agent.events import (
     AgentEvent,
@@ -28,7 +29,6 @@ from perdure.agent.events import (
     TurnStart,
     to_json,
 )
-from perdure.agent.loop import in_thread
 from perdure.agent.models.resolver import wanted
 from perdure.agent.session import AgentSession
 from perdure.agent.settings import Settings, untrusted

@@ -1,0 +1,96 @@
+"""The bridge to the session engine: what is begun is awaited to its end, and a cancellation is not lost."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from perdure.agent import memory
+from perdure.agent.aside import in_thread, settled
+from perdure.agent.memory import Memory
+from perdure.session.entry import User
+from perdure.session.session import Session
+from perdure.session.stores import open_store
+
+pytestmark = pytest.mark.anyio
+
+
+async def slow(done: list[str]) -> str:
+    await asyncio.sleep(0.02)
+    done.append("done")
+    return "result"
+
+
+def slow_in_thread(done: list[str]) -> str:
+    time.sleep(0.02)
+    done.append("done")
+    return "result"
+
+
+WAYS = {
+    "in_thread": lambda done: in_thread(slow_in_thread, done),
+    "settled": lambda done: settled(slow(done)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("times", [0, 1, 3])
+async def test_whoever_is_cancelled_has_the_result_and_learns_of_it_at_the_next_await(way, times):
+    done: list[str] = []
+    seen: list[str] = []
+
+    async def work() -> None:
+        seen.append(await WAYS[way](done))
+        await asyncio.sleep(0)
+        seen.append("was not cancelled")
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0.005)
+    for _ in range(times):
+        task.cancel()
+        await asyncio.sleep(0)
+    await asyncio.wait([task])
+    assert done == ["done"]
+    assert seen == (["result"] if times else ["result", "was not cancelled"])
+    assert task.cancelled() == bool(times)
+
+
+async def test_what_a_thread_raises_is_raised_here():
+    with pytest.raises(ZeroDivisionError):
+        await in_thread(lambda: 1 / 0)
+
+
+async def test_the_loop_goes_on_meanwhile():
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0.001)
+
+    ticking = asyncio.create_task(tick())
+    await in_thread(time.sleep, 0.05)
+    ticking.cancel()
+    assert ticks > 2
+
+
+@pytest.mark.parametrize(("quick", "here"), [(10.0, [False, True, True]), (0.0, [False] * 3)])
+async def test_only_a_slow_disk_is_written_to_by_a_thread(home, monkeypatch, quick, here):
+    """Except for the first time, when nobody knows how slow it is."""
+    monkeypatch.setattr(memory, "_QUICK", quick)
+    used: list[bool] = []
+    with Session.create(open_store("pi", durability="process")) as session:
+        real = session.append
+
+        def append(*bodies):
+            used.append(threading.current_thread() is threading.main_thread())
+            return real(*bodies)
+
+        monkeypatch.setattr(session, "append", append)
+        kept = Memory(session, 0)
+        for text in ("one", "two", "three"):
+            await kept.keep(User(text))
+        assert [entry.text for entry in session.path()] == ["one", "two", "three"]
+    assert used == here
