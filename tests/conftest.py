@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import signal
 import socket
 
 import pytest
@@ -21,6 +22,9 @@ OWN = ("PERDURE_REQUIRE_ALL", "PERDURE_KILLS", "PERDURE_FUZZ_", "PERDURE_HYPOTHE
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A run in the background of a shell is started with SIGINT ignored, and so would be all that it starts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(SkipPolicy(), "skip-policy")
 
 

@@ -334,11 +334,12 @@ def test_a_signal_ends_the_command_that_runs(pi, wire_server):
 
 def test_g_6_a_second_signal_leaves_at_once_and_all_is_kept(pi, wire_server):
     """While a command that does not want to end is being ended."""
-    stubborn = "trap '' TERM INT; sleep 30 & wait; sleep 30"
+    mark = f"32{os.getpid()}.5"
+    stubborn = f"trap '' TERM INT; sleep {mark} & wait; sleep {mark}"
     wire_server.script(events(called(("a", "bash", {"command": stubborn}))), events(said("go on")))
     pi.use(wire_server)
     with pi.started("-p", "hello") as process:
-        _until(lambda: _running("sleep 30"))
+        _until(lambda: _running(f"sleep {mark}"))
         process.send_signal(signal.SIGINT)
         time.sleep(0.1)
         process.send_signal(signal.SIGINT)
@@ -389,6 +390,19 @@ def test_an_answer_that_could_not_be_saved_is_shown_and_exit_1(pi, wire_server):
     assert (done.returncode, done.stdout) == (1, b"x" * 3000 + b"\n")
     assert b"Not saved" in done.stderr
     assert pi.messages() == [("user", "hello")]
+
+
+def test_a_signal_that_somebody_wants_ignored_is(pi, wire_server):
+    """As under nohup."""
+    wire_server.script(events(HALF, b": wait\n\n", said("whole")))
+    pi.use(wire_server)
+    command = ["nohup", sys.executable, "-m", "perdure", "-p", "hello"]
+    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, cwd=pi.project, stdin=nowhere, stdout=pipe, stderr=pipe) as process:
+        _until(lambda: wire_server.requests)
+        process.send_signal(signal.SIGHUP)
+        out, _ = process.communicate(timeout=20)
+    assert (process.returncode, out) == (0, b"half an answhole\n")
 
 
 def test_kill_minus_9_leaves_the_prompt_and_the_next_call_goes_on(pi, wire_server):

@@ -243,7 +243,9 @@ class _Run:
     def _signals(self) -> Iterator[None]:
         """Each ends the turn, which keeps what arrived; one that comes before it, or after it, the rest."""
         loop = asyncio.get_running_loop()
-        caught = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+        known = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
+        # What whoever started us wants ignored stays so: nohup, or a shell's background job.
+        caught = [each for each in known if each and signal.getsignal(each) is not signal.SIG_IGN]
         task = asyncio.current_task()
 
         def stop(number: int) -> None:
