@@ -86,7 +86,7 @@ def test_the_readmes_questions_are_answered(machine):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (section,) = re.findall(r"^## Ask\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
     commands = re.findall(r"^\$ (.*)$", section, re.MULTILINE)
-    assert len(commands) == 4
+    assert len(commands) == 5
     subprocess.run(["git", "init", "-q"], cwd=machine, check=True)
     printed = []
     for command in commands:

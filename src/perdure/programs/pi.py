@@ -13,6 +13,7 @@ from perdure import __version__
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from types import SimpleNamespace
     from typing import Any
 
     from perdure.errors import UsageError
@@ -114,7 +115,7 @@ def _talk(name: str, words: "Sequence[str]") -> int:
         return _show_version(name)
     if not options.print:
         raise _not_yet(options.message, name)
-    return _call(TALK, words, name)
+    return _perform(TALK, options, name)
 
 
 def _is_probably_a_command(words: "Sequence[str]") -> bool:
@@ -165,13 +166,18 @@ def _sessions(words: "Sequence[str]", program: str) -> int:
 
 
 def _call(command: "Command", words: "Sequence[str]", program: str) -> int:
-    from perdure import registry
     from perdure.front.command_line import asks_for_help, help_of, parse
     from perdure.front.output import Output
 
     if asks_for_help(words):
         return _show(help_of(command, program, Output().columns))
-    options = parse(command, words, program)
+    return _perform(command, parse(command, words, program), program)
+
+
+def _perform(command: "Command", options: "SimpleNamespace", program: str) -> int:
+    from perdure import registry
+    from perdure.front.output import Output
+
     _refuse_nameless(command, vars(options), program)
     out = Output(json=getattr(options, "json", False), program=program.split()[0])
     try:
