@@ -35,8 +35,9 @@ bench: .venv/installed-dev ## measure speed beside physical limits (ARGS="--quic
 crash: .venv/installed-dev ## kill writers 10,000 times and look for lost work (PERDURE_KILLS=n)
 	PERDURE_KILLS="$${PERDURE_KILLS:-10000}" $(pytest) tests/crash -s --timeout=0 $(arguments)
 
-fuzz: .venv/installed-dev ## read a million damaged lines (PERDURE_FUZZ_LINES=n)
+fuzz: .venv/installed-dev ## read a million damaged lines (PERDURE_FUZZ_LINES=n), and try every law on new examples
 	PERDURE_FUZZ_LINES="$${PERDURE_FUZZ_LINES:-1000000}" PERDURE_HYPOTHESIS=long $(pytest) tests/fuzz -s --timeout=0 $(arguments)
+	PERDURE_HYPOTHESIS=random $(pytest) -n auto -m hypothesis --ignore tests/fuzz --timeout=0 $(arguments)
 
 local: .venv/installed-dev build/local-model/installed ## hold conversations with a real, small language model (a download of 130 MB)
 	PERDURE_REQUIRE_ALL=1 $(pytest) tests/local/test_*.py $(arguments)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from perdure.front import render
 from perdure.front.render import Call, Command, Note, Picture, Prose, Result, Thought
-from perdure.session.entry import Entry
+from perdure.session.entry import Assistant, Entry, Message, Text, User
 from perdure.session.session import Session
 from perdure.session.stores import Header, Store
 from perdure.testing import assistant_entry, tool_call_entry, tool_result_entry, user_entry
@@ -360,8 +360,11 @@ def test_no_session_raises_and_nothing_said_is_missing(entries):
     """Every text of every message is in one of the turns."""
     shown = "\n".join(map(texts, render.turns(entries)))
     for entry in entries:
-        if entry.type == "message" and entry.role in ("user", "assistant"):
-            assert entry.text.replace("\r\n", "\n").strip("\n") in shown
+        match entry.body:
+            case Message(message=User(content=content) | Assistant(content=content)):
+                blocks = [Text(content)] if isinstance(content, str) else content
+                for said in (block.text for block in blocks if isinstance(block, Text)):
+                    assert said.replace("\r\n", "\n").strip("\n") in shown
 
 
 # --- the whole ----------------------------------------------------------------------------------------
