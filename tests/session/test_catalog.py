@@ -360,6 +360,18 @@ def test_a_link_among_sessions_hides_no_other(target, workspace, home):
     assert not any("x.jsonl" in row.path for row in listed())
 
 
+def test_a_session_and_a_link_that_change_places_are_each_listed_once(home):
+    """What was listed before is still reached by its old name, through the link that is there now."""
+    folder = Path(made("sibyl", "one").path).parent
+    link, aside = folder.with_name("link"), folder.with_name("aside")
+    link.symlink_to(link.name)
+    assert len(listed()) == 2
+    folder.rename(aside)
+    link.rename(folder)
+    aside.rename(link)
+    assert {row.path for row in listed()} == {str(folder), str(link / "session.lisp")}
+
+
 def test_a_projects_folder_that_is_a_link_is_told_and_not_followed(home):
     """In a listing of the project as in one of everything."""
     root = pi_path(home).parents[1]

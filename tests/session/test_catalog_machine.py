@@ -18,6 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import ClassVar, NamedTuple
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
@@ -214,6 +215,7 @@ class Listings(Sessions):
             assert all(entry in saying[path] for path, entry in found.items())
 
 
+@pytest.mark.hypothesis
 def test_a_listing_is_what_a_full_scan_says_at_any_moment():
     """Of everything and of one project, rows and hits, whoever asks.
 

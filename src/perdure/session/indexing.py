@@ -12,7 +12,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
@@ -96,6 +96,7 @@ class Indexing:
         self._now = now
         self._text = text
         self._stores: dict[Home, FileStore] = {}
+        self._listed: dict[Home, set[str]] = {}
 
     def bring_up_to_date(
         self, changed: Sequence[Change], gone: Iterable[tuple[Home, str]], progress: Progress | None
@@ -106,7 +107,7 @@ class Indexing:
             with self._changing():
                 for home, path in gone:
                     known = self._known(home, path)
-                    if known and not os.path.lexists(path):  # or somebody else knows better by now
+                    if known and not self._is_back(home, path):
                         self._forget(known)
                 gone = ()
                 texts = _Texts(self._db)
@@ -127,6 +128,16 @@ class Indexing:
         finally:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
+
+    def _is_back(self, home: Home, path: str) -> bool:
+        """Whether what was not listed is now: somebody else may know it already. That something has its name
+        does not say so: it may be reached through a link, or be a folder where a file was."""
+        if not os.path.lexists(path):
+            return False
+        if home not in self._listed:
+            with suppress(Unreadable):
+                self._listed[home] = {place[1] for place in listing.places(home)}
+        return path in self._listed.get(home, (path,))
 
     # --- one session ------------------------------------------------------------------------------------
 
