@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from perdure.agent.events import MessageEnd, MessageUpdate, ToolExecutionEnd, TurnEnd, to_json
-from perdure.agent.loop import Bench, calls_in, turn
+from perdure.agent.loop import Bench, turn
 from perdure.agent.models import UNPARSED, Cost, Finished, Request, Usage
 from perdure.agent.switch import Stopped, Switch
 from perdure.agent.tools import AgentToolResult, Tool
@@ -148,7 +148,7 @@ async def test_pi_14_a_call_that_cannot_run_is_a_result_that_says_why(made, says
 async def test_arguments_that_are_no_json_are_kept_as_they_came():
     watched = Watched(ToolCall("a", "echo", '{"text": "cut o'))
     await watched.run()
-    assert calls_in(watched.kept[0])[0].arguments == {UNPARSED: '{"text": "cut o'}
+    assert watched.kept[0].calls[0].arguments == {UNPARSED: '{"text": "cut o'}
 
 
 async def test_a_tool_tells_how_far_it_is():

@@ -456,5 +456,5 @@ def _is_whole_answer(event: AgentEvent) -> bool:
     return (
         isinstance(event, MessageEnd)
         and isinstance(event.message, Assistant)
-        and event.message.stop_reason not in ("error", "aborted")
+        and not event.message.is_broken_off
     )

@@ -24,16 +24,10 @@ from msgspec import Struct
 from perdure.agent.draft import priced
 from perdure.agent.models import Finished, LanguageModel, Model, Request, Usage
 from perdure.agent.tokens import CHARACTERS, Counter, of_message, of_text
-from perdure.agent.transcript import calls_in, render, shortened, text_of
+from perdure.agent.transcript import render, shortened, text_of
 from perdure.errors import ContextOverflow, ModelError, UsageError
 from perdure.session import context
-from perdure.session.entry import (
-    AnyMessage,
-    Compaction,
-    Entry,
-    ToolResult,
-    User,
-)
+from perdure.session.entry import AnyMessage, Assistant, Compaction, Entry, ToolResult, User
 
 Reason = Literal["manual", "threshold", "overflow"]
 
@@ -274,9 +268,9 @@ def _calls_of_results(messages: Sequence[AnyMessage]) -> dict[int, int]:
     found: dict[int, int] = {}
     waiting: dict[str, int] = {}
     for at, message in enumerate(messages):
-        if not isinstance(message, ToolResult):
-            waiting.update((call.id, at) for call in calls_in(message))
-        elif message.tool_call_id in waiting:
+        if isinstance(message, Assistant):
+            waiting.update((call.id, at) for call in message.calls)
+        elif isinstance(message, ToolResult) and message.tool_call_id in waiting:
             found[at] = waiting.pop(message.tool_call_id)
     return found
 
@@ -467,7 +461,7 @@ def _files(plan: Plan) -> dict[str, list[str]]:
     known: dict[str, Any] = details if isinstance(details, dict) else {}
     read, modified = (dict.fromkeys(_strings(known.get(name))) for name in ("readFiles", "modifiedFiles"))
     for message in (*plan.history, *plan.turn):
-        for call in calls_in(message):
+        for call in message.calls if isinstance(message, Assistant) else ():
             arguments = call.arguments if isinstance(call.arguments, dict) else {}
             path = arguments.get("path", arguments.get("file_path"))
             files = {"read": read, "write": modified, "edit": modified}.get(call.name)

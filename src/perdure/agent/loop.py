@@ -72,13 +72,13 @@ async def turn(
             async for event in events:
                 yield event
     except _LEFT:
-        if answer is not None and answer.stop_reason not in ("aborted", "error"):
-            for call in calls_in(answer):
+        if answer is not None and not answer.is_broken_off:
+            for call in answer.calls:
                 await keep(_never_run(call))
         raise
     assert answer is not None
     results: list[ToolResult] = []
-    calls = calls_in(answer)
+    calls = answer.calls
     if calls:
         async with aclosing(_call_tools(calls, bench, keep, switch)) as events:
             async for event in events:
@@ -86,10 +86,6 @@ async def turn(
                     results.append(event.message)
                 yield event
     yield TurnEnd(answer, results)
-
-
-def calls_in(message: Assistant) -> list[ToolCall]:
-    return [block for block in message.content if isinstance(block, ToolCall)]
 
 
 # --- the answer ---------------------------------------------------------------------------------------
@@ -168,11 +164,11 @@ class _Telling:
 
     def of_the_end(self, message: Assistant) -> list[AgentEvent]:
         told = [*self._beginning(), *self._end_of_open()]
-        calls = iter(calls_in(message))
+        calls = iter(message.calls)
         for index, kind in self._kinds.items():
             if kind == "toolcall":
                 told.append(self._update(AnswerEvent("toolcall_end", index, tool_call=next(calls, UNSET))))
-        kind = "error" if message.stop_reason in ("error", "aborted") else "done"
+        kind = "error" if message.is_broken_off else "done"
         return [*told, self._update(AnswerEvent(kind, reason=message.stop_reason))]
 
     def _beginning(self) -> list[AgentEvent]:

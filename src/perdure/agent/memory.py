@@ -58,7 +58,7 @@ class Memory:
         """Durable when this returns what it is called from then on."""
         entries = await self.record(Message(message))
         self.added.append(message)
-        if isinstance(message, Assistant) and message.stop_reason in ("error", "aborted"):
+        if isinstance(message, Assistant) and message.is_broken_off:
             self.forget()  # the session knows what of it is sent
         elif self._messages is not None and (not isinstance(message, Assistant) or message.content):
             self._messages.append(message)

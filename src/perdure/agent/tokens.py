@@ -16,7 +16,6 @@ from perdure.session.record import dumps
 CHARACTERS = 4
 """Of a token."""
 _IMAGE = 4800
-_NOT_COUNTED = frozenset({"aborted", "error"})
 
 
 class Counter:
@@ -56,7 +55,7 @@ def of_message(message: AnyMessage) -> int:
 
 def counted_in(message: AnyMessage) -> int:
     """What the provider counted up to the end of an answer; 0 if it did not, or the answer broke off."""
-    if not isinstance(message, Assistant) or message.stop_reason in _NOT_COUNTED:
+    if not isinstance(message, Assistant) or message.is_broken_off:
         return 0
     parts = ("input", "output", "cacheRead", "cacheWrite")
     return used(message, "totalTokens") or sum(used(message, part) for part in parts)

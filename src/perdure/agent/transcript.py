@@ -70,7 +70,7 @@ def _parts(message: AnyMessage) -> Iterator[str]:
                 yield f"[Assistant thinking]: {thinking}"
             if text := text_of(blocks):
                 yield f"[Assistant]: {text}"
-            if calls := "; ".join(map(_call, calls_in(message))):
+            if calls := "; ".join(map(_call, message.calls)):
                 yield f"[Assistant tool calls]: {calls}"
 
 
@@ -98,8 +98,3 @@ def shortened(text: str, most: int) -> str:
     if left < 40:
         return text[:most]
     return text[: left - left // 3] + between + text[-(left // 3) :]
-
-
-def calls_in(message: AnyMessage) -> Iterator[ToolCall]:
-    if isinstance(message, Assistant):
-        yield from (block for block in message.content if isinstance(block, ToolCall))

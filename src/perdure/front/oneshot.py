@@ -198,7 +198,7 @@ class _Run:
             return 128 + self._signal
         if last is None:
             raise PerdureError("There was no answer")
-        if last.stop_reason in ("error", "aborted"):
+        if last.is_broken_off:
             why = last.error_message if isinstance(last.error_message, str) else "the model failed"
             raise PerdureError(why)
         if not self._is_json:

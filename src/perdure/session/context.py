@@ -29,7 +29,6 @@ from perdure.session.entry import (
     System,
     Text,
     ThinkingLevelChange,
-    ToolCall,
     ToolResult,
     User,
     decode,
@@ -228,17 +227,11 @@ def _answered(messages: Iterable[AnyMessage | None]) -> list[AnyMessage]:
                 view[at] = message
             continue
         view.append(message)
-        if isinstance(message, Assistant) and not isinstance(message.content, str):
-            for call in message.content:
-                if isinstance(call, ToolCall):
-                    waiting[call.id] = len(view)
-                    view.append(
-                        ToolResult(
-                            call.id,
-                            call.name,
-                            [Text(INTERRUPTED)],
-                            is_error=True,
-                            timestamp=message.timestamp,
-                        )
-                    )
+        for call in message.calls if isinstance(message, Assistant) else ():
+            waiting[call.id] = len(view)
+            view.append(
+                ToolResult(
+                    call.id, call.name, [Text(INTERRUPTED)], is_error=True, timestamp=message.timestamp
+                )
+            )
     return view

@@ -74,6 +74,14 @@ class Assistant(Struct, frozen=True, gc=False, tag="assistant", tag_field="role"
     def text(self) -> str:
         return text_of(self.content)
 
+    @property
+    def calls(self) -> list[ToolCall]:
+        return [block for block in self.content if isinstance(block, ToolCall)]
+
+    @property
+    def is_broken_off(self) -> bool:
+        return self.stop_reason in ("aborted", "error")
+
 
 class ToolResult(Struct, frozen=True, gc=False, tag="toolResult", tag_field="role", rename="camel"):
     tool_call_id: str

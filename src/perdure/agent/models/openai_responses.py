@@ -103,7 +103,7 @@ class _History:
 
     def _answer(self, message: Assistant) -> Iterator[Json]:
         """An answer that did not end is sent as anybody's: what belonged to its reasoning may be missing."""
-        ended = message.stop_reason not in ("aborted", "error")
+        ended = not message.is_broken_off
         items = self._items(message, with_ids=ended and is_own(message, self._model))
         while items and items[-1]["type"] == "reasoning":
             items.pop()
