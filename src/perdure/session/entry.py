@@ -76,6 +76,8 @@ class Assistant(Struct, frozen=True, gc=False, tag="assistant", tag_field="role"
 
     @property
     def calls(self) -> list[ToolCall]:
+        if isinstance(self.content, str):  # which need not be looked through letter by letter
+            return []
         return [block for block in self.content if isinstance(block, ToolCall)]
 
     @property
