@@ -36,6 +36,11 @@ class PerdureError(Exception):
         if hint:
             self.add_note(hint)  # so that a traceback, where it comes to that, says it too
 
+    @property
+    def said(self) -> str:
+        """Both, on one line."""
+        return "; ".join(filter(None, (self.message, self.hint)))
+
 
 class UsageError(PerdureError):
     exit_code = 2

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from perdure.agent import compaction
 from perdure.agent.compaction import CompactionStrategy, NoCompaction, SummaryCompaction
+from perdure.agent.events import Reason
 from perdure.agent.models import Cost, Finished, Model, Piece, Usage
 from perdure.agent.tokens import of_message, of_text
 from perdure.errors import ContextOverflow, ModelError, UsageError
@@ -83,15 +84,23 @@ def compacted(
     *replies,
     strategy: CompactionStrategy = DEFAULT,
     window: int = 128_000,
+    reason: Reason = "threshold",
     **options: Any,
 ):
     """What is sent afterwards, the compaction, and the requests that made it."""
     model = model_of(window)
     at_once = AtOnce(replies[0] if replies else SUMMARY, model)
     scripted = ScriptedModel(*replies, model=model) if len(replies) > 1 else at_once
-    body = asyncio.run(compaction.summarise(entries, strategy=strategy, model=scripted, **options))
+    plan = strategy.plan(entries, model, reason)
+    body = asyncio.run(compaction.summarise(plan, model=scripted, **options)) if plan else None
     after = [*entries, new(body, id=f"c{len(entries)}", parent_id=entries[-1].id)] if body else entries
     return context.live(reversed(after)).entries, body, scripted.requests
+
+
+def planned(model: Model) -> compaction.Plan:
+    plan = SummaryCompaction().plan(long_talk(), model)
+    assert plan is not None
+    return plan
 
 
 def tokens_of(entries) -> int:
@@ -263,15 +272,25 @@ def test_pi_20_what_is_no_threshold_is_refused(bad):
 
 
 def test_pi_21_no_compaction_is_never_due_and_never_planned():
-    """Not on overflow either, and not if asked."""
+    """Not on overflow either; and whoever asks for it is told."""
     strategy = NoCompaction()
     entries = chain(*[user(100_000), answer(100_000)] * 20)
     assert not strategy.is_due(10**9, model_of())
-    assert not strategy.on_overflow
-    for reason in ("manual", "threshold", "overflow"):
+    for reason in ("threshold", "overflow"):
         assert strategy.plan(entries, model_of(), reason) is None
-        after, body, requests = compacted(entries, strategy=strategy, reason=reason)
-        assert (after, body, requests) == (entries, None, [])
+    with pytest.raises(UsageError, match="NoCompaction"):
+        strategy.plan(entries, model_of(), "manual")
+
+
+def test_pi_20_what_is_not_automatic_is_done_when_asked_for_and_only_then():
+    strategy = SummaryCompaction(is_automatic=False)
+    entries = long_talk()
+    assert not strategy.is_due(10**9, model_of())
+    assert strategy.plan(entries, model_of(), "threshold") is None
+    assert strategy.plan(entries, model_of(), "overflow") is None
+    asked_for = strategy.plan(entries, model_of(), "manual")
+    assert asked_for is not None
+    assert asked_for == SummaryCompaction().plan(entries, model_of(), "manual")
 
 
 # --- what ---------------------------------------------------------------------------------------------
@@ -444,8 +463,7 @@ def test_many_files_do_not_push_the_summary_out():
 def test_tokens_and_cost_of_the_summary_are_kept():
     used = Usage(1000, 100, 10, 1)
     scripted = ScriptedModel([SUMMARY, Finished("stop", used)], model=model_of(cost=Cost(1.0, 2.0)))
-    body = asyncio.run(compaction.summarise(long_talk(), strategy=SummaryCompaction(), model=scripted))
-    assert body is not None
+    body = asyncio.run(compaction.summarise(planned(scripted.model), model=scripted))
     assert body.usage["totalTokens"] == 1111
     assert body.usage["cost"]["total"] == pytest.approx(0.0012)
     assert body.tokens_before == tokens_of(long_talk())
@@ -471,11 +489,7 @@ def test_a_summary_that_broke_off_is_an_error():
                     yield piece
 
     with pytest.raises(ModelError, match="broke off"):
-        asyncio.run(
-            compaction.summarise(
-                long_talk(), strategy=SummaryCompaction(), model=Silent("so", model=model_of())
-            )
-        )
+        asyncio.run(compaction.summarise(planned(model_of()), model=Silent("so", model=model_of())))
     with pytest.raises(ModelError, match="gone"):
         compacted(long_talk(), ["so", ModelError("gone")], SUMMARY)
 
@@ -496,10 +510,7 @@ def test_another_model_summarises_within_its_own_window():
     """What is kept is measured by the window of the model that talks."""
     scripted = ScriptedModel(SUMMARY, model=model_of(8192, max_tokens=300))
     talking = Model(id="big", provider="p", api="scripted", context_window=128_000)
-    body = asyncio.run(
-        compaction.summarise(long_talk(), strategy=SummaryCompaction(), model=scripted, talking=talking)
-    )
-    assert body is not None
+    body = asyncio.run(compaction.summarise(planned(talking), model=scripted, talking=talking))
     assert body.first_kept_entry_id == "e2"
     (request,) = scripted.requests
     assert request.max_tokens == 300

@@ -1,5 +1,6 @@
-"""kill -9 at every point of a tool turn, in every layout: what was told is there, and whatever is left, the
-request that resumes it is one that each provider takes. The stored bytes stay as they are."""
+"""kill -9 in a tool turn, at every point in pi's layout and at some in the others (at all of them with `make
+crash`): what was told is there, and whatever is left, the request that resumes it is one that each provider
+takes, of a model that goes on with its own answers as of one that takes over. The stored bytes stay."""
 
 import asyncio
 import os
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from perdure import registry
 from perdure.agent.agent import Agent, Voice
@@ -21,7 +22,7 @@ from perdure.agent.models import APIS, Model, Request
 from perdure.agent.settings import Retry
 from perdure.agent.tools import AgentToolResult, Tool
 from perdure.session.context import INTERRUPTED
-from perdure.session.entry import Thinking, ToolCall, ToolResult, User, text_of
+from perdure.session.entry import Assistant, Thinking, ToolCall, ToolResult, text_of
 from perdure.session.session import Session
 from perdure.testing import ScriptedModel
 from tests.agent.models.schemas import accepts
@@ -130,7 +131,12 @@ def _talk(folder: Path, layout: str, point: Callable[[], None], report: Report) 
 def _agent(session: Session, model: ScriptedModel, echo: Any) -> Agent:
     bench = Bench({"echo": Tool("echo", "Says it again.", Said, echo)}, "/", {})
     return Agent(
-        session, Voice(model), bench, system="be brief", strategy=NoCompaction(), retry=Retry(enabled=False)
+        session,
+        Voice(model, "high"),
+        bench,
+        system="be brief",
+        strategy=NoCompaction(),
+        retry=Retry(enabled=False),
     )
 
 
@@ -143,17 +149,33 @@ def _looked_at(folder: Path, layout: str, told: list[str]) -> tuple[list[str], b
     problems = [f"told {told}, kept {kept}"] if kept[: len(told)] != told else []
     messages = view.context().messages
     unanswered = any(isinstance(m, ToolResult) and text_of(m.content) == INTERRUPTED for m in messages)
-    for api in APIS:
-        model = Model(id="m", provider="p", api=api, base_url="http://localhost/v1", reasoning=True)
-        request = Request(system="be brief", messages=[*messages, User("go on")])  # type: ignore[list-item]
-        body = registry.load(APIS[api])().call(model, request, "key").body
-        problems += [f"{api}: {problem}" for problem in accepts(api, body)]
     if _bytes(folder) != before:
         problems.append("looking at it changed it")
-    return problems + _resumed(store, ref, before, folder), unanswered
+    model = ScriptedModel("fine")
+    problems += _resumed(store, ref, before, folder, model)
+    (request,) = model.requests
+    return [*problems, *(problem for api in APIS for problem in _refused(api, request))], unanswered
 
 
-def _resumed(store: Any, ref: Any, before: dict[str, bytes], folder: Path) -> list[str]:
+def _refused(api: str, request: Request) -> list[str]:
+    """What a provider would not take of it: asked for a model that made the answers, and for another."""
+    answers = [message for message in request.messages if isinstance(message, Assistant)]
+    made_by = {(answer.provider, answer.model) for answer in answers} or {("p", "m")}
+    assert len(made_by) == 1
+    own = [
+        structs.replace(message, api=api) if isinstance(message, Assistant) else message
+        for message in request.messages
+    ]
+    problems = []
+    for (provider, id), messages in [(*made_by, own), (("p", "m"), request.messages)]:
+        model = Model(id=id, provider=provider, api=api, base_url="http://localhost/v1", reasoning=True)
+        asked = structs.replace(request, messages=messages)
+        body = registry.load(APIS[api])().call(model, asked, "key").body
+        problems += [f"{api}, {provider}/{id}: {problem}" for problem in accepts(api, body)]
+    return problems
+
+
+def _resumed(store: Any, ref: Any, before: dict[str, bytes], folder: Path, model: ScriptedModel) -> list[str]:
     """It goes on, runs nothing again, and what was there stays."""
     ran = []
 
@@ -163,7 +185,7 @@ def _resumed(store: Any, ref: Any, before: dict[str, bytes], folder: Path) -> li
 
     async def talk() -> None:
         with Session.open(store, ref) as session:
-            async with aclosing(_agent(session, ScriptedModel("fine"), echo).send("go on")) as events:
+            async with aclosing(_agent(session, model, echo).send("go on")) as events:
                 async for _ in events:
                     pass
 

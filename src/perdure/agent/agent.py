@@ -11,11 +11,12 @@ import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import partial
 
 from msgspec import Struct, structs
 
 from perdure.agent import compaction, loop
-from perdure.agent.compaction import CompactionStrategy, Reason
+from perdure.agent.compaction import CompactionStrategy
 from perdure.agent.events import (
     AgentEnd,
     AgentEvent,
@@ -27,6 +28,7 @@ from perdure.agent.events import (
     MessageEnd,
     MessageStart,
     QueueUpdate,
+    Reason,
     TurnEnd,
     TurnStart,
 )
@@ -109,11 +111,6 @@ class Agent:
     def is_busy(self) -> bool:
         return self._is_busy
 
-    @property
-    def context_tokens(self) -> int:
-        """How much the model was last sent, as its provider counted or as we estimate."""
-        return self._memory.tokens
-
     def speak_as(self, voice: Voice) -> None:
         """Another model, or another way of thinking, from the next request on."""
         before, self._voice = self._voice, voice
@@ -156,7 +153,8 @@ class Agent:
         return self._watch(self._answering([User(content, clock_milliseconds())]))
 
     async def compact(self, instructions: str = "") -> AsyncGenerator[AgentEvent, None]:
-        """Condense the conversation now. Raises ModelError if the summary cannot be made."""
+        """Condense the conversation now. Raises ModelError if the summary cannot be made, and PerdureError if
+        there is nothing to condense."""
         async with aclosing(self._watch(self._compacting("manual", instructions))) as events:
             async for event in events:
                 if not isinstance(event, AgentStart | AgentEnd):
@@ -278,15 +276,14 @@ class Agent:
             raise
         except ModelError as error:
             if len(self._memory.added) == before or not isinstance(self._memory.added[-1], Assistant):
-                why = "; ".join(filter(None, (error.message, error.hint)))
-                for event in await self._without_a_word("error", why):
+                for event in await self._without_a_word("error", error.said):
                     yield event
             yield self._turn_end(before)
 
     async def _tries(self) -> AsyncGenerator[AgentEvent, None]:
         """Again later, if the model is busy; once with less, if it was too much. Raises what is left."""
         attempt = 0
-        may_compact = self._strategy.on_overflow
+        may_compact = True
         while True:
             try:
                 request = await self._request()
@@ -395,53 +392,42 @@ class Agent:
     async def _compacting(self, reason: Reason, instructions: str = "") -> AsyncGenerator[AgentEvent, None]:
         """Tells of it, unless there is nothing to condense. Where nobody asked for it, the turn goes on if it
         fails."""
-        entries = await self._memory.live()
         talking = self._model_for_messages()
-        if self._strategy.plan(entries, talking, reason) is None:
+        plan = self._strategy.plan(await self._memory.live(), talking, reason)
+        if plan is None:
             if reason == "manual":
                 raise PerdureError("Not compacted: there is nothing to condense")
             return
         yield CompactionStart(reason)
         attempt = 0
-        while True:
-            try:
-                body = await self._switch.unless_stopped(
-                    lambda: compaction.summarise(
-                        entries,
-                        strategy=self._strategy,
-                        model=self._summariser or self._voice.model,
-                        talking=talking,
-                        reason=reason,
-                        instructions=instructions,
-                    )
-                )
-                break
-            except Stopped:
-                yield CompactionEnd(reason, aborted=True)
+        model = self._summariser or self._voice.model
+        asked = partial(compaction.summarise, plan, model=model, talking=talking, instructions=instructions)
+        try:
+            while True:
+                try:
+                    body = await self._switch.unless_stopped(asked)
+                    break
+                except ModelUnavailable as error:
+                    attempt += 1
+                    async with aclosing(self._waiting(error, attempt)) as events:
+                        async for event in events:
+                            yield event
+        except Stopped:
+            yield CompactionEnd(reason, aborted=True)
+            raise
+        except ModelError as error:
+            yield CompactionEnd(reason, error_message=error.message)
+            if reason == "manual":
                 raise
-            except ModelError as error:
-                failure = error
-            try:
-                if not isinstance(failure, ModelUnavailable):
-                    raise failure
-                attempt += 1
-                async with aclosing(self._waiting(failure, attempt)) as events:
-                    async for event in events:
-                        yield event
-            except Stopped:
-                yield CompactionEnd(reason, aborted=True)
-                raise
-            except ModelError as error:
-                yield CompactionEnd(reason, error_message=error.message)
-                if reason == "manual":
-                    raise
-                return
+            return
         if attempt:
             yield AutoRetryEnd(True, attempt)
-        assert body is not None
         # With the settings of the moment beside it, nobody has to look for them further back.
-        model = self._voice.model.model
-        settings = ModelChange(model.provider, model.id), ThinkingLevelChange(self._voice.thinking)
+        voice = self._voice
+        settings = (
+            ModelChange(voice.model.model.provider, voice.model.model.id),
+            ThinkingLevelChange(voice.thinking),
+        )
         await self._memory.record(*settings, body)
         self._memory.forget()
         result = {

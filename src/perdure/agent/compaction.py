@@ -8,7 +8,7 @@ even the last turn is too long, nothing is kept as it is, and the user's last re
 
     strategy.is_due(tokens, model)                       whether it is time
     strategy.plan(entries, model, reason)                pure: what to condense and what to keep, or None
-    await summarise(entries, strategy=…, model=…)        the same, and the entry's body
+    await summarise(plan, model=…)                       the entry's body
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from itertools import accumulate
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from perdure.agent.draft import priced
+from perdure.agent.events import Reason
 from perdure.agent.models import Finished, LanguageModel, Model, Request, Usage
 from perdure.agent.tokens import CHARACTERS, Counter, of_message, of_text
 from perdure.agent.transcript import render, shortened, text_of
 from perdure.errors import ContextOverflow, ModelError, UsageError
 from perdure.session import context
 from perdure.session.entry import AnyMessage, Assistant, Compaction, Entry, ToolResult, User
-
-Reason = Literal["manual", "threshold", "overflow"]
 
 _SMALLEST_WINDOW = 1024
 """Tokens. Less is no window of a model that could do this work, but a mistake in its description."""
@@ -47,10 +46,6 @@ class CompactionStrategy(Protocol):
     def model(self) -> str:
         """The name of the model that summarises; empty if it is the one that talks."""
 
-    @property
-    def on_overflow(self) -> bool:
-        """Whether a request that was too long is tried again with less."""
-
     def is_due(self, tokens: int, model: Model) -> bool:
         """Whether a context of so many tokens should be condensed before more is said."""
 
@@ -65,14 +60,12 @@ class NoCompaction(Struct, frozen=True):
     def model(self) -> str:
         return ""
 
-    @property
-    def on_overflow(self) -> bool:
-        return False
-
     def is_due(self, tokens: int, model: Model) -> bool:
         return False
 
     def plan(self, entries: Sequence[Entry], model: Model, reason: Reason = "threshold") -> Plan | None:
+        if reason == "manual":
+            raise UsageError("Not compacted: this session has NoCompaction", "give it SummaryCompaction")
         return None
 
 
@@ -87,6 +80,8 @@ class SummaryCompaction(Struct, frozen=True, kw_only=True):
     """What summaries should look at in particular."""
     model: str = ""
     """The name of the model that summarises; empty is the one that talks."""
+    is_automatic: bool = True
+    """Otherwise only if it is asked for: not when the conversation is long, and not when it is too long."""
 
     def __post_init__(self) -> None:
         limit = self.threshold
@@ -102,14 +97,12 @@ class SummaryCompaction(Struct, frozen=True, kw_only=True):
             if not isinstance(count, int) or isinstance(count, bool) or count < 0:
                 raise UsageError(f"{name} is a number of tokens, not {count!r:.40}")
 
-    @property
-    def on_overflow(self) -> bool:
-        return True
-
     def is_due(self, tokens: int, model: Model) -> bool:
-        return tokens > self._room(model.context_window).threshold
+        return self.is_automatic and tokens > self._room(model.context_window).threshold
 
     def plan(self, entries: Sequence[Entry], model: Model, reason: Reason = "threshold") -> Plan | None:
+        if not self.is_automatic and reason != "manual":
+            return None
         sent = context.build(entries)
         before = Counter.of(sent.messages, sent.condensed).total
         window = model.context_window
@@ -319,24 +312,15 @@ _SPLIT = "\n\n---\n\n**Turn Context (split turn):**\n\n"
 
 
 async def summarise(
-    entries: Sequence[Entry],
-    *,
-    strategy: CompactionStrategy,
-    model: LanguageModel,
-    talking: Model | None = None,
-    reason: Reason = "threshold",
-    instructions: str = "",
-) -> Compaction | None:
-    """The entry that condenses what `Session.live` gave; None if nothing would be gained.
+    made: Plan, *, model: LanguageModel, talking: Model | None = None, instructions: str = ""
+) -> Compaction:
+    """The entry that a plan makes.
 
-    `talking` is the model whose window counts, if it is not the one that is asked. Raises ModelError if that
-    fails or says nothing. Write it together with the settings of the moment: see `context.live`.
+    `talking` is the model whose window was planned with, if it is not the one that is asked. Raises
+    ModelError if that fails or says nothing. Write it together with the settings of the moment: see
+    `context.live`.
     """
-    talking = talking or model.model
-    made = strategy.plan(entries, talking, reason)
-    if made is None:
-        return None
-    is_other = model.model.reference != talking.reference
+    is_other = talking is not None and model.model.reference != talking.reference
     asked = _Asked(model, model.model.context_window if is_other else made.room.window)
     about = "\n".join(filter(None, (made.instructions, instructions)))
     earlier = _without_lists(made.previous.summary) if made.previous else ""

@@ -15,10 +15,11 @@ One prompt, in order:
     agent_end
 
 `message_end` and `tool_execution_end` come after the message is on disk: what they tell of is kept. All other
-events tell of what is under way. `agent_end` comes last, always, also when the turn was aborted or failed;
-the last answer then has the stop reason `aborted` or `error`, and `error_message` says why. Before an answer
-there may be `compaction_start` and `compaction_end`; between a failed answer and the next try,
-`auto_retry_start` and `auto_retry_end`; `queue_update` at any point.
+events tell of what is under way. `agent_end` comes last, also when the turn was aborted or failed; the last
+answer then has the stop reason `aborted` or `error`, and `error_message` says why. Only where something could
+not be saved there is none: that raises. Before an answer there may be `compaction_start` and
+`compaction_end`; between a failed answer and the next try, `auto_retry_start` and `auto_retry_end`;
+`queue_update` at any point.
 
 Events are values. Their JSON has pi's names, in camel case.
 """
@@ -36,6 +37,8 @@ from perdure.session.entry import Assistant, ToolResult, User
 from perdure.session.record import dumps
 
 EventMessage = User | Assistant | ToolResult
+Reason = Literal["manual", "threshold", "overflow"]
+"""Why a conversation is condensed."""
 
 
 class _Event(Struct, frozen=True, gc=False, tag_field="type", rename="camel"):
@@ -82,6 +85,10 @@ class AnswerEvent(Struct, frozen=True, gc=False, rename="camel"):
     """With the end of a tool call, the call."""
     reason: str | UnsetType = UNSET
     """With `done` and `error`, the stop reason."""
+    message: Any = UNSET
+    """With `done`, the answer."""
+    error: Any = UNSET
+    """With `error`, as much of it as came."""
 
 
 class MessageUpdate(_Event, frozen=True, tag="message_update"):
@@ -124,11 +131,11 @@ class ToolExecutionEnd(_Event, frozen=True, tag="tool_execution_end"):
 
 
 class CompactionStart(_Event, frozen=True, tag="compaction_start"):
-    reason: Literal["manual", "threshold", "overflow"]
+    reason: Reason
 
 
 class CompactionEnd(_Event, frozen=True, tag="compaction_end"):
-    reason: Literal["manual", "threshold", "overflow"]
+    reason: Reason
     result: Any = UNSET
     """`summary`, `firstKeptEntryId` and `tokensBefore`; absent if there was none."""
     aborted: bool = False

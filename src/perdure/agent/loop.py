@@ -168,8 +168,10 @@ class _Telling:
         for index, kind in self._kinds.items():
             if kind == "toolcall":
                 told.append(self._update(AnswerEvent("toolcall_end", index, tool_call=next(calls, UNSET))))
-        kind = "error" if message.is_broken_off else "done"
-        return [*told, self._update(AnswerEvent(kind, reason=message.stop_reason))]
+        reason = message.stop_reason
+        if message.is_broken_off:
+            return [*told, self._update(AnswerEvent("error", reason=reason, error=message))]
+        return [*told, self._update(AnswerEvent("done", reason=reason, message=message))]
 
     def _beginning(self) -> list[AgentEvent]:
         if self._has_begun:
@@ -277,8 +279,7 @@ def _never_run(call: ToolCall) -> ToolResult:
 
 
 def _ended(one: _Running, message: ToolResult, id: str) -> Iterator[AgentEvent]:
-    result = AgentToolResult(list(message.content), message.details, message.is_error)  # type: ignore[arg-type]
-    yield ToolExecutionEnd(one.call.id, one.call.name, result, message.is_error)
+    yield ToolExecutionEnd(one.call.id, one.call.name, one.result(), message.is_error)
     yield MessageStart(message)
     yield MessageEnd(message, id)
 
@@ -311,6 +312,6 @@ async def _run(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext) 
     except BadArguments as error:
         return AgentToolResult(f"Bad arguments for {call.name}: {error}", is_error=True)
     except PerdureError as error:
-        return AgentToolResult("; ".join(filter(None, (error.message, error.hint))), is_error=True)
+        return AgentToolResult(error.said, is_error=True)
     except Exception as error:
         return AgentToolResult(f"{call.name} failed: {type(error).__name__}: {error}", is_error=True)

@@ -16,20 +16,21 @@ import datetime
 import os
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Self
 
 from perdure import config, registry
 from perdure.agent import environment, prompt
 from perdure.agent.agent import Agent, Voice
 from perdure.agent.aside import in_thread
-from perdure.agent.compaction import CompactionStrategy, NoCompaction, SummaryCompaction
+from perdure.agent.compaction import CompactionStrategy, SummaryCompaction
 from perdure.agent.events import AgentEvent
 from perdure.agent.loop import Bench
-from perdure.agent.models import THINKING_LEVELS, LanguageModel, Model
+from perdure.agent.models import OFFLINE, THINKING_LEVELS, LanguageModel, Model
 from perdure.agent.models.connections import Connections
 from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.models.resolver import ModelResolver
-from perdure.agent.settings import Settings
+from perdure.agent.settings import Settings, known_level, pi_home
 from perdure.agent.tools import BUILT_IN, Tool
 from perdure.errors import Held, ModelError, UsageError
 from perdure.session.context import Context
@@ -62,7 +63,7 @@ class AgentSession:
         self._system_prompt = system_prompt
         self._append_system_prompt = append_system_prompt
         self._models = ModelRegistry(self._settings)
-        self._resolver = ModelResolver(self._models, self._settings)
+        self._resolver = ModelResolver(self._models)
         self._connections = Connections()
         named = self._compaction.model
         self._summariser = self._voice(named).model if named else None
@@ -208,8 +209,8 @@ class AgentSession:
 
     def _voice(self, model: str | Model | LanguageModel, thinking: str | None = None) -> Voice:
         if isinstance(model, str):
-            wanted, level = self._resolver.split(model)
-            return self._voice(self._resolver.resolve(wanted), thinking or level)
+            found, level = self._resolver.chosen(model)
+            return self._voice(found, thinking or level)
         speaker = self._connections.to(model, self._models.key(model)) if isinstance(model, Model) else model
         if thinking is not None and thinking not in THINKING_LEVELS:
             raise UsageError(
@@ -226,13 +227,23 @@ class AgentSession:
         if context.model is not None:
             try:
                 model = self._resolver.resolve("/".join(context.model))
-                level = context.thinking_level  # another program may know others
-                return self._voice(model, thinking or (level if level in THINKING_LEVELS else "high"))
+                voice = self._voice(model, thinking or known_level(context.thinking_level))
+                self._note_that_it_stays(model, default_model)
+                return voice
             except ModelError as error:
                 self.notices.append(f"{error.message}; this session was held with it. Another model goes on")
-        if default_model:
-            return self._voice(default_model, thinking)
-        return self._voice(self._resolver.resolve(None), thinking)
+        found, level = self._resolver.chosen(default_model)
+        return self._voice(found, thinking or level)
+
+    def _note_that_it_stays(self, model: Model, default_model: str | None) -> None:
+        """Said where its user may have meant another: one is named for this run, or a real one can be had by
+        now."""
+        if default_model or model.provider == OFFLINE:
+            with suppress(ModelError):
+                other = self._resolver.resolve(default_model)
+                if other.reference != model.reference:
+                    stays = f"This session goes on with {model.reference}, as it was held"
+                    self.notices.append(f"{stays}; name {other.reference} to change that")
 
     def _note_changes(self, voice: Voice, context: Context) -> None:
         model = voice.model.model
@@ -242,7 +253,6 @@ class AgentSession:
             self.agent.note_change(ThinkingLevelChange(voice.thinking))
 
     def _system(self) -> str:
-        agent_dir = config.home("PI_CODING_AGENT_DIR", "~/.pi/agent")
         return prompt.build(
             cwd=self._cwd,
             tools=[tool.spec for tool in self._tools.values()],
@@ -251,7 +261,7 @@ class AgentSession:
             custom=self._system_prompt,
             prompts=[text for text in self._settings.prompts if not _names_a_file(text)],
             append=self._append_system_prompt,
-            agent_dir=agent_dir,
+            agent_dir=pi_home(),
             notice=self.notices.append,
         )
 
@@ -267,9 +277,8 @@ class AgentSession:
 def strategy_of(settings: Settings) -> CompactionStrategy:
     """As the settings want it."""
     wanted = settings.compaction
-    if not (settings.auto_compact and wanted.enabled):
-        return NoCompaction()
     return SummaryCompaction(
+        is_automatic=wanted.enabled,
         threshold=settings.compact_threshold,
         reserve_tokens=wanted.reserve_tokens,
         keep_recent_tokens=wanted.keep_recent_tokens,

@@ -95,8 +95,8 @@ class Settings(Struct, frozen=True, kw_only=True, rename="camel"):
     models: tuple[CustomModel, ...] = ()
     auto_compact: bool | None = None
     """This program's name for `compaction.enabled`, and the same value."""
-    compact_threshold: Annotated[int, Meta(gt=0)] | Annotated[float, Meta(gt=0)] | None = None
-    """When to compact: a number of tokens, or up to 1 a share of the window; else what `compaction` says."""
+    compact_threshold: Tokens | Annotated[float, Meta(gt=0, le=1)] | None = None
+    """When to compact: a number of tokens, or a share of the window (0.8); else what `compaction` says."""
     compaction: Compaction = Compaction()
     retry: Retry = Retry()
     prompts: tuple[str, ...] = ()
@@ -105,8 +105,8 @@ class Settings(Struct, frozen=True, kw_only=True, rename="camel"):
     """Variables that commands may see although they are named like secrets."""
 
     def __post_init__(self) -> None:
-        if self.default_thinking_level == "max":
-            msgspec.structs.force_setattr(self, "default_thinking_level", THINKING_LEVELS[-1])
+        level = known_level(self.default_thinking_level)
+        msgspec.structs.force_setattr(self, "default_thinking_level", level)
         is_on = self.compaction.enabled if self.auto_compact is None else self.auto_compact
         compaction = msgspec.structs.replace(self.compaction, enabled=is_on)
         msgspec.structs.force_setattr(self, "auto_compact", is_on)
@@ -128,6 +128,11 @@ class Settings(Struct, frozen=True, kw_only=True, rename="camel"):
         own = _Written("the settings passed in", *_spelt(said))
         own.checked(cls)
         return _Written(own.source, _merged(found.data, own.data), own.spellings).checked(cls)
+
+
+def known_level(level: str) -> str:
+    """A level of thinking that any program may have written down, as one of ours."""
+    return level if level in THINKING_LEVELS else THINKING_LEVELS[-1] if level == "max" else "high"
 
 
 class _Models(Struct, frozen=True):

@@ -17,7 +17,7 @@ PLAIN = ModelResolver(ModelRegistry(Settings(), home="/nonexistent", environment
 
 def resolver(settings: Settings | None = None, **environment: str) -> ModelResolver:
     found = settings or Settings()
-    return ModelResolver(ModelRegistry(found, environment=environment), found)
+    return ModelResolver(ModelRegistry(found, environment=environment))
 
 
 @pytest.mark.parametrize(

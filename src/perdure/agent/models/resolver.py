@@ -12,7 +12,6 @@ from __future__ import annotations
 from perdure import config
 from perdure.agent.models import OFFLINE, THINKING_LEVELS, Model, ThinkingLevel
 from perdure.agent.models.registry import OLLAMA, PREFERRED, ModelRegistry
-from perdure.agent.settings import Settings
 from perdure.errors import ModelError
 
 _NEAR = 3
@@ -32,32 +31,37 @@ def wanted(argument: str | None = None, program_default: str | None = None) -> s
 
 
 class ModelResolver:
-    def __init__(self, registry: ModelRegistry, settings: Settings | None = None) -> None:
+    def __init__(self, registry: ModelRegistry) -> None:
         self._registry = registry
-        self._settings = registry.settings if settings is None else settings
 
     def resolve(self, text: str | None = None) -> Model:
         """The model; ModelError if there is none of that name. Whether there is a key is not asked."""
+        return self.chosen(text)[0]
+
+    def chosen(self, text: str | None = None) -> tuple[Model, ThinkingLevel | None]:
+        """The same, and how much it shall think, if whoever named it said so."""
         if text:
             try:
-                return self._named(self.split(text)[0])
+                name, level = self.split(text)
+                return self._named(name), level
             except ModelError as error:
                 if not isinstance(text, _FromVariable):
                     raise
                 raise ModelError(f"{error.message}, which {_VARIABLE} names", error.hint) from None
-        name, provider = self._settings.default_model, self._settings.default_provider
+        settings = self._registry.settings
+        provider = settings.default_provider
         try:
-            if name:
-                reference = self.split(name)[0]
-                is_whole = not provider or reference.startswith(f"{provider}/")
-                return self._named(reference if is_whole else f"{provider}/{reference}")
+            if settings.default_model:
+                name, level = self.split(settings.default_model)
+                is_whole = not provider or name.startswith(f"{provider}/")
+                return self._named(name if is_whole else f"{provider}/{name}"), level
             if provider and provider != OFFLINE:
-                return self._default_of(provider)
+                return self._default_of(provider), None
         except ModelError as error:
             raise ModelError(
                 f"{error.message}, which is the default model of the settings", error.hint
             ) from None
-        return self._named(OFFLINE) if provider else self._built_in()
+        return self._named(OFFLINE) if provider else self._built_in(), None
 
     def split(self, text: str) -> tuple[str, ThinkingLevel | None]:
         """A model's name and how much it shall think, if that is said. Other colons belong to the name."""
