@@ -29,7 +29,7 @@ FAMILIES = {
     },
     "session.importers": set(),
     "agent.tools": {"output", "processes", "replacing", "ripgrep", "walk", "workspace"},
-    "agent.models": {"http", "registry", "resolver"},
+    "agent.models": {"history", "http", "http_errors", "registry", "resolver"},
     "front.commands": set(),
     "programs": set(),
 }

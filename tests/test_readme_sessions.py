@@ -85,7 +85,8 @@ def test_the_readmes_questions_are_answered(machine):
     """By the model that is always there, in a repository."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (section,) = re.findall(r"^## Ask\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
-    commands = re.findall(r"^\$ (.*)$", section, re.MULTILINE)
+    questions, models = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
+    commands = re.findall(r"^\$ (.*)$", questions, re.MULTILINE)
     assert len(commands) == 5
     subprocess.run(["git", "init", "-q"], cwd=machine, check=True)
     printed = []
@@ -95,6 +96,9 @@ def test_the_readmes_questions_are_answered(machine):
         assert done.stdout or ">" in command, command
         printed.append(done.stdout)
     assert "auth.py" in printed[0]
+    command, _, shown = models.removeprefix("$ ").partition("\n")
+    listed = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=machine, check=True)
+    assert listed.stdout == shown
 
 
 def tour() -> list[tuple[str, str]]:

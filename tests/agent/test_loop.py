@@ -66,6 +66,25 @@ async def test_an_answer_is_told_from_its_first_word_to_its_end():
         *("start", "thinking_start", "thinking_delta", "thinking_end"),
         *("text_start", "text_delta", "text_end", "done"),
     ]
+    assert watched.told[-3].assistant_message_event.message == watched.kept[0]
+
+
+async def test_what_any_tool_gives_is_bounded():
+    """A tool of one's own too; also what it raises."""
+
+    async def much(args: Said, ctx: Any) -> AgentToolResult:
+        if args.text == "fail":
+            raise ValueError("x" * 1_000_000)
+        return AgentToolResult("line\n" * 1_000_000)
+
+    watched = Watched(
+        [call("a", "much"), call("b", "much", text="fail")], tools=[Tool("much", "", Said, much)]
+    )
+    await watched.run()
+    assert all(len(result.text) < 60_000 for result in watched.kept[1:])
+    assert "1,000,000 lines" in watched.kept[1].text
+    ends = [event.result for event in watched.told if isinstance(event, ToolExecutionEnd)]
+    assert [end.text for end in ends] == [result.text for result in watched.kept[1:]]
 
 
 async def test_pieces_of_a_block_are_joined_and_every_update_knows_the_message_so_far():

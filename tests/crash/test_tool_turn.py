@@ -159,19 +159,18 @@ def _looked_at(folder: Path, layout: str, told: list[str]) -> tuple[list[str], b
 
 def _refused(api: str, request: Request) -> list[str]:
     """What a provider would not take of it: asked for a model that made the answers, and for another."""
-    answers = [message for message in request.messages if isinstance(message, Assistant)]
-    made_by = {(answer.provider, answer.model) for answer in answers} or {("p", "m")}
-    assert len(made_by) == 1
+    model = Model(id="m", provider="p", api=api, base_url="http://localhost/v1", reasoning=True)
     own = [
-        structs.replace(message, api=api) if isinstance(message, Assistant) else message
+        structs.replace(message, api=api, provider="p", model="m")
+        if isinstance(message, Assistant)
+        else message
         for message in request.messages
     ]
     problems = []
-    for (provider, id), messages in [(*made_by, own), (("p", "m"), request.messages)]:
-        model = Model(id=id, provider=provider, api=api, base_url="http://localhost/v1", reasoning=True)
+    for who, messages in (("its own", own), ("another's", request.messages)):
         asked = structs.replace(request, messages=messages)
         body = registry.load(APIS[api])().call(model, asked, "key").body
-        problems += [f"{api}, {provider}/{id}: {problem}" for problem in accepts(api, body)]
+        problems += [f"{api}, {who} answers: {problem}" for problem in accepts(api, body)]
     return problems
 
 

@@ -1,9 +1,12 @@
 """pi's agent, from outside: the scenarios PI-05 to PI-22, through the public names and the program itself."""
 
 import asyncio
+import base64
+import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +25,15 @@ from perdure import (
     SummaryCompaction,
     Tool,
 )
-from perdure.session.entry import Thinking, ToolCall
+from perdure.errors import ContextOverflow
+from perdure.session.entry import Image, Thinking, ToolCall
 from perdure.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio
+
+TOOLS = ("read", "bash", "edit", "write", "grep", "find", "ls")
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+"""A picture of one dot."""
 
 
 @pytest.fixture
@@ -70,12 +78,8 @@ async def test_pi_05_starting_resolves_the_model_and_returns_the_sessions_id(pro
 
 
 async def test_pi_05_with_an_id_it_goes_on_with_the_history(project):
-    """Its messages, its model and its thinking level are back."""
-    first = ScriptedModel([Thinking("hmm"), "one"])
-    _, id = await talk(first, "hello")
-    async with AgentSession(
-        settings={"models": [{"id": "scripted", "base_url": "http://127.0.0.1:9"}]}
-    ) as agent:
+    _, id = await talk(ScriptedModel([Thinking("hmm"), "one"]), "hello")
+    async with AgentSession() as agent:
         second = ScriptedModel("two")
         assert await agent.start(model=second, session_id=id) == id
         assert [event async for event in agent.send_message("again")]
@@ -84,6 +88,7 @@ async def test_pi_05_with_an_id_it_goes_on_with_the_history(project):
 
 
 async def test_pi_05_the_sessions_model_and_thinking_are_restored(project):
+    """Also where another model is the default by now: then that is said."""
     async with AgentSession() as agent:
         id = await agent.start(model="offline", thinking="low")
         assert [event async for event in agent.send_message("hello")]
@@ -91,6 +96,10 @@ async def test_pi_05_the_sessions_model_and_thinking_are_restored(project):
         await agent.start(session_id=id)
         assert agent.model.reference == "offline/offline"
         assert agent.agent.voice.thinking == "low"
+        assert [notice for notice in agent.notices if "openai/gpt-4o" in notice]
+    async with AgentSession() as agent:
+        await agent.start(session_id=id)
+        assert agent.notices == []
 
 
 async def test_pi_05_a_model_that_is_gone_is_replaced_and_that_is_said(project):
@@ -129,7 +138,8 @@ async def test_pi_06_events_come_as_an_async_generator_in_the_documented_order(p
 
 
 async def test_pi_06_the_model_can_change_in_the_middle_of_a_session(project):
-    """The change is in the session, and the other model is sent what was said, without foreign thoughts."""
+    """The change is in the session, and the other model is sent what was said. Thoughts go back to none but
+    the model that had them: the tests of the protocols see to that."""
     other = ScriptedModel("two", model=Model(id="other", provider="else", api="scripted"))
     async with AgentSession() as agent:
         await agent.start(model=ScriptedModel([Thinking("hmm", "signed"), "one"]))
@@ -138,14 +148,28 @@ async def test_pi_06_the_model_can_change_in_the_middle_of_a_session(project):
         assert [event async for event in agent.send_message("again")]
         changes: Any = [entry for entry in agent.session.entries if entry.type == "model_change"]
         assert [entry.body.model_id for entry in changes] == ["scripted", "other"]
-    answer: Any = other.requests[0].messages[1]
-    assert answer.provider == "scripted"
+    assert [message.text for message in other.requests[0].messages] == ["hello", "one", "again"]
 
 
 async def test_pi_07_bash(project):
     result = await used(project, "bash", command="echo out; echo err >&2; exit 3")
     assert (result.is_error, result.text.split("\n")[:2]) == (True, ["out", "err"])
     assert "code 3" in result.text
+
+
+async def test_pi_07_bash_is_bounded_in_time_and_in_what_it_gives(project):
+    """The end of a long output, and all of it in a file; a command that takes too long ends, with its own."""
+    result = await used(project, "bash", command="seq 1 5000")
+    assert "\n5000" in result.text
+    assert "\n2500\n" not in result.text
+    (path,) = [word.strip("[].,") for word in result.text.split() if word.startswith("/")]
+    assert Path(path).read_text().startswith("1\n2\n")
+    begun = time.monotonic()
+    result = await used(project, "bash", command="(sleep 4; echo still here > ran) & sleep 60", timeout=1)
+    assert result.is_error
+    assert "timed out" in result.text
+    await asyncio.sleep(max(0, begun + 5 - time.monotonic()))
+    assert not (project / "ran").exists()
 
 
 async def test_pi_08_read(project):
@@ -155,26 +179,52 @@ async def test_pi_08_read(project):
     assert "three" not in result.text
 
 
+async def test_pi_08_read_shows_pictures_and_says_what_it_cannot(project):
+    (project / "dot.png").write_bytes(base64.b64decode(DOT))
+    (project / "data.bin").write_bytes(bytes(range(256)))
+    assert isinstance((await used(project, "read", path="dot.png")).blocks[-1], Image)
+    for path, said in [("data.bin", "binary"), ("dot.pgn", "dot.png"), (".", "directory")]:
+        result = await used(project, "read", path=path)
+        assert result.is_error, path
+        assert said in result.text
+
+
 async def test_pi_09_write(project):
     await used(project, "write", path="new/test.txt", content="hello")
     assert (project / "new" / "test.txt").read_text() == "hello"
 
 
 async def test_pi_10_edit_replaces_the_first_occurrence(project):
+    """And says that there are more. Line ends and a mark at the beginning stay as they are."""
+    (project / "a.txt").write_bytes(b"\xef\xbb\xbfx\r\nx x\r\n")
+    result = await used(project, "edit", path="a.txt", oldText="x\nx", newText="y\nz")
+    assert (project / "a.txt").read_bytes() == b"\xef\xbb\xbfy\r\nz x\r\n"
     (project / "a.txt").write_text("x x x")
     result = await used(project, "edit", path="a.txt", old_text="x", new_text="y")
     assert (project / "a.txt").read_text() == "y x x"
-    assert "3" in result.text
+    assert "first of 3" in result.text
+    result = await used(project, "edit", path="a.txt", old_text="y x z", new_text="")
+    assert result.is_error
+    assert "y x x" in result.text  # what comes nearest
 
 
 async def test_pi_11_grep(project):
     (project / "a.py").write_text("first\n# TODO later\n")
-    assert "a.py:2: # TODO later" in (await used(project, "grep", pattern="TODO", path=".")).text
+    (project / ".gitignore").write_text("made.py\n")
+    (project / "made.py").write_text("TODO\n")
+    result = await used(project, "grep", pattern="TODO", path=".")
+    assert "a.py:2: # TODO later" in result.text
+    assert "made.py" not in result.text
+    wrong = await used(project, "grep", pattern="(", path=".")
+    assert wrong.is_error
+    assert "unclosed group" in wrong.text
 
 
 async def test_pi_12_find(project):
     (project / "src").mkdir()
     (project / "src" / "a.py").write_text("")
+    (project / ".gitignore").write_text("made.py\n")
+    (project / "made.py").write_text("")
     assert (await used(project, "find", pattern="*.py", path=".")).text.split() == ["src/a.py"]
 
 
@@ -198,6 +248,17 @@ async def test_pi_14_a_tool_of_ones_own_with_a_json_schema(project):
     assert model.requests[0].tools[0].parameters == schema
 
 
+async def test_pi_14_every_tool_has_a_schema_and_a_call_that_fits_none_is_an_error(project):
+    calls = [ToolCall("a", "no_such_tool", {}), ToolCall("b", "read", {}), ToolCall("c", "read", {"path": 1})]
+    model = ScriptedModel(calls, "done")
+    events, _ = await talk(model, "go")
+    assert all(event.result.is_error for event in events if event.type == "tool_execution_end")
+    assert [tool.name for tool in model.requests[0].tools] == [*TOOLS]
+    for tool in model.requests[0].tools:
+        assert tool.parameters["type"] == "object"
+        assert all(each.get("description") for each in tool.parameters["properties"].values())
+
+
 def test_pi_15_a_model_is_found_by_its_id():
     resolver = ModelResolver(ModelRegistry())
     for name in ("gpt-4o", "openai/gpt-4o"):
@@ -210,13 +271,26 @@ def test_pi_15_a_model_is_found_by_its_id():
 
 def test_pi_16_a_model_of_ones_own_is_found_with_its_settings():
     settings = Settings.of({"models": [{"id": "local-llama", "base_url": "http://localhost:8080/v1"}]})
-    model = ModelResolver(ModelRegistry(settings), settings).resolve("local-llama")
+    model = ModelResolver(ModelRegistry(settings)).resolve("local-llama")
     assert (model.id, model.base_url) == ("local-llama", "http://localhost:8080/v1")
+
+
+def test_pi_16_a_model_of_pis_own_file_is_found(home):
+    own = {"baseUrl": "http://localhost:8080/v1", "api": "openai-completions", "models": [{"id": "llama"}]}
+    (home / ".pi" / "agent").mkdir(parents=True)
+    (home / ".pi" / "agent" / "models.json").write_text(json.dumps({"providers": {"mine": own}}))
+    model = ModelResolver(ModelRegistry()).resolve("mine/llama")
+    assert (model.provider, model.base_url) == ("mine", "http://localhost:8080/v1")
 
 
 def test_pi_17_without_an_argument_the_settings_decide():
     settings = Settings.of({"default_model": "gpt-4o"})
-    assert ModelResolver(ModelRegistry(settings), settings).resolve(None).id == "gpt-4o"
+    assert ModelResolver(ModelRegistry(settings)).resolve(None).id == "gpt-4o"
+    assert ModelResolver(ModelRegistry(settings)).resolve("gpt-4o-mini").id == "gpt-4o-mini"
+    with pytest.raises(PerdureError, match="gpt-4oo") as raised:
+        ModelResolver(ModelRegistry(settings)).resolve("gpt-4oo")
+    assert "openai/gpt-4o" in raised.value.hint
+    assert raised.value.exit_code == 1
     assert ModelResolver(ModelRegistry()).resolve(None).provider == "offline"
 
 
@@ -261,18 +335,56 @@ async def test_pi_20_a_long_history_is_condensed_and_the_file_keeps_all_of_it(pr
         assert fork.context().messages[0].text == "one " * 100
 
 
+async def test_pi_20_it_is_looked_at_between_the_tool_turns_of_one_prompt_too(project):
+    """And no call is parted from its result."""
+
+    def reply(request):
+        if "<conversation>" in request.messages[-1].text:
+            return "what was said"
+        return ToolCall(f"call{len(model.requests)}", "ls", {}) if len(model.requests) < 8 else "done"
+
+    for at in range(60):
+        (project / f"a-file-with-a-long-name-{at}").write_text("")
+    model = ScriptedModel(*[reply] * 20)
+    strategy = SummaryCompaction(threshold=1500, keep_recent_tokens=600)
+    events, _ = await talk(model, "list it again and again", compaction=strategy)
+    types = [event.type for event in events]
+    assert "compaction_end" in types[: types.index("agent_end")]
+    assert types.count("agent_start") == 1
+    for request in model.requests:
+        calls = [call.id for message in request.messages for call in getattr(message, "calls", ())]
+        results = [each.tool_call_id for each in request.messages if hasattr(each, "tool_call_id")]
+        assert calls == results
+
+
+async def test_pi_20_a_strategy_may_be_given(project):
+    with pytest.raises(PerdureError, match="threshold"):
+        SummaryCompaction(threshold=2.5)
+    model = ScriptedModel(
+        "one", "two", model=Model(id="m", provider="p", api="scripted", context_window=4000)
+    )
+    strategy = SummaryCompaction(threshold=0.01, keep_recent_tokens=0)
+    events, _ = await talk(model, "a " * 400, "b", compaction=strategy)
+    assert "compaction_start" in [event.type for event in events]
+
+
+async def test_pi_20_where_it_is_not_automatic_it_can_be_asked_for(project):
+    model = ScriptedModel("a" * 4000, "what was said")
+    async with AgentSession(settings={"auto_compact": False, "compact_threshold": 10}) as agent:
+        await agent.start(model=model)
+        events = [event.type async for event in agent.send_message("one " * 30_000)]
+        assert "compaction_start" not in events
+        assert [event.type async for event in agent.compact()][-1] == "compaction_end"
+        assert agent.session.path()[-1].text.startswith("what was said")
+
+
 async def test_pi_21_no_compaction_never_condenses(project):
-    model = ScriptedModel(*["a" * 4000] * 5)
+    """Not on overflow either: what the provider said is shown."""
+    model = ScriptedModel(*["a" * 4000] * 4, ContextOverflow("it was too much"))
     events, _ = await talk(model, *["one " * 1000] * 5, compaction=NoCompaction())
     assert not any(event.type.startswith("compaction") for event in events)
     assert len(model.requests[-1].messages) == 9
-
-
-def test_pi_21_a_strategy_may_be_given(project):
-    strategy = SummaryCompaction(threshold=0.5)
-    assert AgentSession(compaction=strategy)._compaction is strategy
-    with pytest.raises(PerdureError, match="threshold"):
-        SummaryCompaction(threshold=2.5)
+    assert events[-1].messages[-1].error_message.startswith("it was too much")
 
 
 def test_pi_22_print_mode_answers_on_a_fresh_machine(project):
@@ -283,6 +395,14 @@ def test_pi_22_print_mode_answers_on_a_fresh_machine(project):
     assert done.returncode == 0, done.stderr
     assert "greet.py:4" in done.stdout
     assert "Python" in done.stdout
+    (summary,) = SessionManager().list_sessions()
+    assert done.stdout.strip() == SessionManager().load_session(summary.id)[-1].text.strip()
+    assert summary.id in done.stderr
+    failed = subprocess.run(
+        [*command, "-m", "no/such"], capture_output=True, text=True, cwd=project, input=""
+    )
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "no/such" in failed.stderr
 
 
 async def test_g_3_a_prompt_is_there_for_another_process_while_the_model_thinks(project):
@@ -295,6 +415,25 @@ async def test_g_3_a_prompt_is_there_for_another_process_while_the_model_thinks(
 
     await talk(ScriptedModel(look), "hello")
     assert seen == [["hello"]]
+
+
+async def test_g_3_every_finished_message_is_there_before_the_next_step(project):
+    """The answer before its tools run, their results before the model is asked again."""
+    seen = []
+
+    async def look(args, ctx):
+        (summary,) = SessionManager().list_sessions()
+        seen.append(len(SessionManager().load_session(summary.id)))
+        return AgentToolResult("looked")
+
+    def ask(request):
+        (summary,) = SessionManager().list_sessions()
+        seen.append(len(SessionManager().load_session(summary.id)))
+        return "done"
+
+    tool = Tool("look", "Looks.", {"type": "object", "properties": {}}, look)
+    await talk(ScriptedModel(ToolCall("a", "look", {}), ask), "hello", tools=[tool])
+    assert seen == [2, 3]
 
 
 async def test_keys_are_in_no_session_and_in_no_commands_environment(project, monkeypatch):

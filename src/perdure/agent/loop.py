@@ -32,6 +32,7 @@ from perdure.agent.events import (
 from perdure.agent.models import Finished, LanguageModel, Piece, Request
 from perdure.agent.switch import Stopped, Switch
 from perdure.agent.tools import AgentToolResult, BadArguments, Tool, ToolContext, checked
+from perdure.agent.tools.output import within_limits
 from perdure.errors import ModelError, ModelUnavailable, PerdureError
 from perdure.session.context import INTERRUPTED
 from perdure.session.entry import Assistant, Text, ToolCall, ToolResult
@@ -214,8 +215,8 @@ class _Running:
     def result(self) -> AgentToolResult:
         """What it gave; if it was ended before, that, and what it had printed."""
         if self.task.done() and not self.task.cancelled():
-            return self.task.result()
-        so_far = self.progress.text if self.progress else ""
+            return within_limits(self.task.result())
+        so_far = within_limits(self.progress).text if self.progress else ""
         return AgentToolResult(f"{so_far}\n\n{INTERRUPTED}" if so_far else INTERRUPTED, is_error=True)
 
     def message(self) -> ToolResult:

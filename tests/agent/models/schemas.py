@@ -17,7 +17,7 @@ from typing import Any
 
 import pydantic
 
-from perdure.agent.models.http import json_text
+from perdure.agent.models.history import json_text
 
 Json = dict[str, Any]
 

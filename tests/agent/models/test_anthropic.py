@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perdure.agent.models import THINKING_LEVELS, Model, Request, Sent, ToolSpec
 from perdure.agent.models.anthropic import AnthropicMessages
-from perdure.agent.models.http import json_text
+from perdure.agent.models.history import json_text
 from perdure.session.context import INTERRUPTED
 from perdure.session.entry import Assistant, Block, Image, Text, Thinking, ToolCall, ToolResult, User
 from tests.agent.examples import FEW
@@ -146,8 +146,6 @@ SHOWN = {"type": "adaptive", "display": "summarized"}
         ("claude-opus-4-6", "minimal", ADAPTIVE, "low"),
         ("anthropic/claude-opus-4.6", "xhigh", ADAPTIVE, "max"),
         ("claude-opus-4-7", "xhigh", SHOWN, "xhigh"),
-        ("claude-opus-4-7", "max", SHOWN, "xhigh"),
-        ("claude-opus-4-20250514", "max", {"type": "enabled", "budget_tokens": 32_000}, None),
         ("claude-mythos-preview", "high", SHOWN, "high"),
         ("claude-opus-5", "off", {"type": "disabled"}, None),
         ("claude-sonnet-5-5", "off", {"type": "between_tools"}, None),

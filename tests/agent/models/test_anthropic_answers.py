@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from perdure.agent.models import Finished, Request, Usage
 from perdure.agent.models.anthropic import AnthropicMessages
-from perdure.agent.models.http import json_text
+from perdure.agent.models.history import json_text
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
 from perdure.session.entry import Text, Thinking, ToolCall, ToolResult, User
 from tests.agent.examples import FEW
-from tests.agent.models.aimock import Aimock
 from tests.agent.models.asking import BASH, KEY, ask, claude, read, said_by
 from tests.agent.models.wire_server import WireServer, events
 
@@ -254,93 +253,3 @@ def test_no_event_is_too_odd(said):
         except (ValueError, ModelError):
             return
     assert len([*reader.end()]) <= 1
-
-
-@pytest.mark.parametrize("data", ["", "[DONE]", "[]", "null", "{"])
-def test_what_is_no_event_is_refused(data):
-    with pytest.raises(ValueError, match=r"."):
-        [*PROTOCOL.reader(claude()).feed("message_delta", data)]
-
-
-# --- an independent server ----------------------------------------------------------------------
-
-API = "anthropic-messages"
-
-
-def test_aimock_is_understood(aimock: Aimock):
-    """Text, thinking, two calls at once, and the figures; and it takes back what it said."""
-    model = aimock.answering(
-        API,
-        {
-            "content": "Grüße 👋",
-            "reasoning": "They greet.",
-            "toolCalls": [
-                {"id": "toolu_a", "name": "bash", "arguments": '{"command": "ls ü"}'},
-                {"id": "toolu_b", "name": "read", "arguments": "{}"},
-            ],
-            "usage": {"input_tokens": 11, "output_tokens": 5},
-        },
-        chunkSize=3,
-    )
-    answer = ask(model, PROTOCOL, Request(messages=[User("hello")], tools=[BASH], thinking="low"))
-    assert isinstance(answer.message.content, list)
-    thinking, *rest = answer.message.content
-    assert isinstance(thinking, Thinking)
-    assert (thinking.thinking, bool(thinking.thinking_signature)) == ("They greet.", True)
-    assert rest == [
-        Text("Grüße 👋"),
-        ToolCall("toolu_a", "bash", {"command": "ls ü"}),
-        ToolCall("toolu_b", "read", {}),
-    ]
-    assert answer.end == Finished("toolUse", Usage(11, 5))
-    results = [ToolResult(id, "bash", [Text("done")]) for id in ("toolu_a", "toolu_b")]
-    again = ask(model, PROTOCOL, Request(messages=[User("hello"), answer.message, *results], tools=[BASH]))
-    assert again.message.content[1:] == rest
-    assert [each["role"] for each in aimock.requests(model)[1]["messages"]] == [
-        "user",
-        "assistant",
-        "tool",
-        "tool",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("response", "options", "error", "words"),
-    [
-        (
-            {"error": {"message": "slow down", "type": "rate_limit_error"}, "status": 429, "retryAfter": 7},
-            {},
-            ModelUnavailable,
-            "slow down",
-        ),
-        (
-            {"error": {"message": "invalid x-api-key", "type": "authentication_error"}, "status": 401},
-            {},
-            ModelError,
-            "did not accept the key",
-        ),
-        (
-            {
-                "error": {"message": "prompt is too long: 3 > 2", "type": "invalid_request_error"},
-                "status": 400,
-            },
-            {},
-            ContextOverflow,
-            "too long",
-        ),
-        (
-            {"content": "a long answer " * 20},
-            {"truncateAfterChunks": 4, "chunkSize": 5},
-            ModelUnavailable,
-            "broke",
-        ),
-        ({"content": "a long answer " * 20}, {"chaos": {"malformedRate": 1}}, ModelUnavailable, "broke off"),
-    ],
-)
-def test_aimocks_faults_are_told_in_plain_words(aimock: Aimock, response, options, error, words):
-    with pytest.raises(error, match=words) as raised:
-        ask(aimock.answering(API, response, **options), PROTOCOL)
-    assert type(raised.value) is error
-    assert KEY not in str(raised.value)
-    if "retryAfter" in response:
-        assert raised.value.retry_after == 7

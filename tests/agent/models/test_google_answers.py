@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from perdure.agent.models import Finished, Request, Usage
 from perdure.agent.models.google import GoogleGenerativeAI
-from perdure.agent.models.http import json_text
+from perdure.agent.models.history import json_text
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
 from perdure.session.entry import Assistant, Text, Thinking, ToolCall, ToolResult, User
 from tests.agent.examples import FEW
-from tests.agent.models.aimock import Aimock
 from tests.agent.models.asking import BASH, KEY, ask, gemini, read, said_by
 from tests.agent.models.wire_server import WireServer, events
 
@@ -116,7 +115,7 @@ def test_an_answer_is_read_as_googles_own_sdk_reads_it(wire_server: WireServer):
     assert "".join(part.text for part in parts if part.text and not part.thought) == "Grüße, 世界 👩‍👩‍👧!"
     calls = [part.function_call for part in parts if part.function_call]
     assert [(call.name, call.args or {}) for call in calls] == [
-        (block.name, block.arguments) for block in answer.message.content if isinstance(block, ToolCall)
+        (call.name, call.arguments) for call in answer.message.calls
     ]
     assert said[-1].usage_metadata.total_token_count == answer.end.usage.total
 
@@ -196,7 +195,7 @@ def test_an_id_that_is_missing_or_used_twice_is_made():
     twins = [{"functionCall": {"name": "now", **given}} for given in ({}, {}, {"id": "a"}, {"id": "a"})]
     said = sse(chunk(*twins, finishReason="STOP"))
     one, other = (read(gemini(), PROTOCOL.reader(gemini()), said).message for _ in range(2))
-    ids = [block.id for block in one.content if isinstance(block, ToolCall)]
+    ids = [call.id for call in one.calls]
     assert one == other
     assert (len({*ids}), ids[2]) == (4, "a")
     results = [ToolResult(id, "now", [Text("noon")]) for id in ids]
@@ -232,74 +231,3 @@ def test_no_event_is_too_odd(said):
     except (ValueError, ModelError):
         return
     assert len([*reader.end()]) <= 1
-
-
-@pytest.mark.parametrize("data", ["", "[DONE]", "[]", "null", "{"])
-def test_what_is_no_event_is_refused(data):
-    with pytest.raises(ValueError, match=r"."):
-        [*PROTOCOL.reader(gemini()).feed("", data)]
-
-
-# --- an independent server ----------------------------------------------------------------------
-
-API = "google-generative-ai"
-
-
-def test_aimock_is_understood(aimock: Aimock):
-    """Text, thinking, two calls at once, and the figures; and it takes back what it said."""
-    model = aimock.answering(
-        API,
-        {
-            "content": "Grüße 👋",
-            "reasoning": "They greet.",
-            "toolCalls": [
-                {"name": "bash", "arguments": '{"command": "ls ü"}'},
-                {"name": "read", "arguments": "{}"},
-            ],
-            "usage": {"input_tokens": 11, "output_tokens": 5},
-        },
-        chunkSize=3,
-    )
-    answer = ask(model, PROTOCOL, Request(messages=[User("hello")], tools=[BASH], thinking="low"))
-    assert isinstance(answer.message.content, list)
-    assert answer.message.content[:2] == [Thinking("They greet."), Text("Grüße 👋")]
-    calls = [block for block in answer.message.content if isinstance(block, ToolCall)]
-    assert [(call.name, call.arguments) for call in calls] == [("bash", {"command": "ls ü"}), ("read", {})]
-    assert answer.end == Finished("toolUse", Usage(11, 5))
-    results = [ToolResult(call.id, call.name, [Text("done")]) for call in calls]
-    ask(model, PROTOCOL, Request(messages=[User("hello"), answer.message, *results], tools=[BASH]))
-    roles = [each["role"] for each in aimock.requests(model)[1]["messages"]]
-    assert roles == ["user", "assistant", "tool", "tool"]
-
-
-@pytest.mark.parametrize(
-    ("response", "options", "error", "words"),
-    [
-        (
-            {"error": {"message": "slow down", "type": "RESOURCE_EXHAUSTED"}, "status": 429, "retryAfter": 7},
-            {},
-            ModelUnavailable,
-            "slow down",
-        ),
-        (
-            {"error": {"message": "API key not valid.", "type": "INVALID_ARGUMENT"}, "status": 400},
-            {},
-            ModelError,
-            "did not accept the key",
-        ),
-        (
-            {"content": "a long answer " * 9},
-            {"truncateAfterChunks": 3, "chunkSize": 5},
-            ModelUnavailable,
-            "broke",
-        ),
-        ({"content": "a long answer " * 9}, {"chaos": {"malformedRate": 1}}, ModelUnavailable, "broke off"),
-    ],
-)
-def test_aimocks_faults_are_told_in_plain_words(aimock: Aimock, response, options, error, words):
-    with pytest.raises(error, match=words) as raised:
-        ask(aimock.answering(API, response, **options), PROTOCOL)
-    assert type(raised.value) is error
-    assert KEY not in str(raised.value)
-    if "retryAfter" in response:
-        assert raised.value.retry_after == 7

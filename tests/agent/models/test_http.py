@@ -17,7 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.agent.models import Call, Finished, Model, Piece, Request
-from perdure.agent.models.http import Remote, ServerEvents, Wire, failure, json_text
+from perdure.agent.models.history import json_text
+from perdure.agent.models.http import Remote, ServerEvents, Wire
+from perdure.agent.models.http_errors import failure
 from perdure.errors import ModelError, ModelUnavailable
 from perdure.session.entry import User
 from tests.agent.models.wire_server import CUT, HANG, WireServer, events, raw, refuse

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.agent.models import Model
-from perdure.agent.models.http import failure
+from perdure.agent.models.http_errors import failure
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
 
 MODEL = Model(id="m1", provider="acme", api="openai-completions", base_url="http://127.0.0.1:9/v1")

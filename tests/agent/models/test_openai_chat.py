@@ -11,22 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.agent.models import THINKING_LEVELS, UNPARSED, Finished, Model, Request, Sent, ToolSpec, Usage
-from perdure.agent.models.http import json_text
+from perdure.agent.models import THINKING_LEVELS, UNPARSED, Finished, Model, Request, Sent, Usage
+from perdure.agent.models.history import json_text
 from perdure.agent.models.openai_chat import OpenAIChat
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
 from perdure.session.context import INTERRUPTED
 from perdure.session.entry import Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
 from tests.agent.examples import FEW
-from tests.agent.models.aimock import Aimock
-from tests.agent.models.asking import KEY, Answer, ask, read
+from tests.agent.models.asking import BASH, KEY, Answer, ask, read
 from tests.agent.models.histories import PIXEL, histories
 from tests.agent.models.schemas import accepts
 from tests.agent.models.wire_server import WireServer, events
 
 PROTOCOL = OpenAIChat()
 API = "openai-completions"
-BASH = ToolSpec("bash", "Runs a command.", {"type": "object", "properties": {"command": {"type": "string"}}})
 
 
 def served(provider: str, id: str, base_url: str, **fields: Any) -> Model:
@@ -233,7 +231,7 @@ def test_arguments_go_back_as_an_object(arguments, sent):
 
 
 def test_nothing_is_sent_as_something():
-    """Empty answers are left out, an empty question or result says that it is empty, and roles take turns."""
+    """Empty answers are left out, an empty question or a blank result says so, and roles take turns."""
     call = ToolCall("call_1", "bash", {})
     messages = messages_of(
         OPENAI,
@@ -242,7 +240,7 @@ def test_nothing_is_sent_as_something():
         User("there?"),
         said_by(OPENAI, Text("Yes"), stop_reason="aborted"),
         said_by(OPENAI, Text("and no."), call),
-        ToolResult("call_1", "bash", []),
+        ToolResult("call_1", "bash", [Text(" \n")]),
     )
     assert [(m["role"], m["content"]) for m in messages] == [
         ("user", "(empty message)\n\nthere?"),
@@ -557,61 +555,3 @@ def test_a_chunk_of_any_other_shape_ends_in_nothing_worse_than_an_error(value):
         [*reader.feed("", json.dumps(value))]
     except (ModelError, ValueError, TypeError, LookupError, AttributeError):
         pass
-
-
-# --- an independent server ----------------------------------------------------------------------
-
-ASKED = Request(messages=[User("hello")], tools=[BASH], thinking="low")
-
-
-def test_aimock_answers_with_thinking_text_and_two_calls(aimock: Aimock):
-    """Over real HTTP, in pieces of three characters."""
-    calls = [
-        {"name": "bash", "arguments": {"command": "ls -l"}, "id": "call_a"},
-        {"name": "read", "arguments": {"path": "ü.txt"}, "id": "call_b"},
-    ]
-    usage = {"prompt_tokens": 30, "completion_tokens": 12}
-    script = {"reasoning": "Let me see.", "content": "Naïve 👩‍👩‍👧", "toolCalls": calls, "usage": usage}
-    message, end, pieces = ask(aimock.answering(API, script, chunkSize=3), PROTOCOL, ASKED)
-    assert message.content == [
-        Thinking("Let me see.", "reasoning_content"),
-        Text("Naïve 👩‍👩‍👧"),
-        ToolCall("call_a", "bash", {"command": "ls -l"}),
-        ToolCall("call_b", "read", {"path": "ü.txt"}),
-    ]
-    assert end == Finished("toolUse", Usage(30, 12))
-    assert len(pieces) > 15
-
-
-def test_aimock_understands_what_it_is_sent(aimock: Aimock):
-    """The conversation arrives as it was."""
-    model = aimock.answering(API, {"content": "ok"})
-    call = ToolCall("call_1", "bash", {"command": "ls"})
-    history: list[Sent] = [
-        User("List."),
-        said_by(model, Text("Yes."), call),
-        ToolResult("call_1", "bash", "a"),
-    ]
-    ask(model, PROTOCOL, Request(messages=history, tools=[BASH], system="Be brief."))
-    (body,) = aimock.requests(model)
-    assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "tool"]
-
-
-FAULTS: dict[str, Any] = {
-    "busy": ({"error": {"message": "Slow down"}, "status": 429, "retryAfter": 7}, {}),
-    "broken": ({"error": {"message": "Oh"}, "status": 503}, {}),
-    "cut off": ({"content": "a long answer"}, {"chunkSize": 2, "truncateAfterChunks": 2}),
-    "bad JSON": ({"content": "x"}, {"chaos": {"malformedRate": 1}}),
-    "rate limit": ({"content": "x"}, {"chaos": {"rateLimitRate": 1}}),
-    "disconnected": ({"content": "x"}, {"chaos": {"disconnectRate": 1}}),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_aimocks_faults_may_pass(aimock: Aimock, fault):
-    """All of them are worth another try, after as long as the server asks for."""
-    response, options = FAULTS[fault]
-    with pytest.raises(ModelUnavailable) as raised:
-        ask(aimock.answering(API, response, **options), PROTOCOL, ASKED)
-    assert raised.value.retry_after == (7 if fault == "busy" else raised.value.retry_after)
-    assert KEY not in str(raised.value)

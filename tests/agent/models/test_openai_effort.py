@@ -11,21 +11,21 @@ from perdure.agent.models.registry_catalog import catalog
 from perdure.session.entry import User
 
 OPENAI = "https://api.openai.com/v1"
-LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
-THREE = ("", "low", "low", "medium", "high", "high", "high")
-FOUR = ("", "low", "low", "medium", "high", "xhigh", "xhigh")
+LEVELS = ("off", "minimal", "low", "medium", "high", "xhigh")
+THREE = ("", "low", "low", "medium", "high", "high")
+FOUR = ("", "low", "low", "medium", "high", "xhigh")
 KNOWN = {
     **dict.fromkeys(["o1", "o3-mini", "o3-pro", "o4-mini", "gpt-5-codex", "gpt-5.1-codex", "my-gpt"], THREE),
     **dict.fromkeys(
-        ["gpt-5", "gpt-5-mini", "gpt-5-2025-08-07"], ("", "minimal", "low", "medium", "high", "high", "high")
+        ["gpt-5", "gpt-5-mini", "gpt-5-2025-08-07"], ("", "minimal", "low", "medium", "high", "high")
     ),
-    "gpt-5-pro": ("", *["high"] * 6),
-    "gpt-5.1": ("none", "low", "low", "medium", "high", "high", "high"),
-    "gpt-5.1-chat-latest": ("", *["medium"] * 6),
-    "gpt-5.1-codex-mini": ("", "medium", "medium", "medium", "high", "high", "high"),
+    "gpt-5-pro": ("", *["high"] * 5),
+    "gpt-5.1": ("none", "low", "low", "medium", "high", "high"),
+    "gpt-5.1-chat-latest": ("", *["medium"] * 5),
+    "gpt-5.1-codex-mini": ("", "medium", "medium", "medium", "high", "high"),
     **dict.fromkeys(["gpt-5.2", "gpt-5.4-nano", "gpt-5.6-sol", "gpt-5.10"], ("none", *FOUR[1:])),
     **dict.fromkeys(["gpt-5.1-codex-max", "gpt-5.3-codex", "gpt-6-astra", "gpt-6.1-sol"], FOUR),
-    "gpt-5.2-pro": ("", "medium", "medium", "medium", "high", "xhigh", "xhigh"),
+    "gpt-5.2-pro": ("", "medium", "medium", "medium", "high", "xhigh"),
 }
 
 
@@ -42,7 +42,7 @@ def asked(id: str, level: str, base_url: str = OPENAI) -> str:
 
 @pytest.mark.parametrize("id", KNOWN)
 def test_each_generation_is_asked_for_the_nearest_it_knows(id):
-    """What it does not know is refused, not rounded; pi stores a level of its own, `max`."""
+    """What it does not know is refused, not rounded."""
     assert tuple(asked(id, level) for level in LEVELS) == KNOWN[id]
 
 

@@ -9,21 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.agent.models import THINKING_LEVELS, Finished, Model, Request, Sent, ToolSpec, Usage
-from perdure.agent.models.http import json_text
+from perdure.agent.models import THINKING_LEVELS, Finished, Model, Request, Sent, Usage
+from perdure.agent.models.history import json_text
 from perdure.agent.models.openai_responses import OpenAIResponses
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
 from perdure.session.entry import Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
 from tests.agent.examples import FEW
-from tests.agent.models.aimock import Aimock
-from tests.agent.models.asking import KEY, Answer, ask, read
+from tests.agent.models.asking import BASH, KEY, Answer, ask, read
 from tests.agent.models.histories import PIXEL, histories
 from tests.agent.models.schemas import accepts
 from tests.agent.models.wire_server import WireServer, events
 
 PROTOCOL = OpenAIResponses()
 API = "openai-responses"
-BASH = ToolSpec("bash", "Runs a command.", {"type": "object", "properties": {"command": {"type": "string"}}})
 
 
 def gpt(id: str = "gpt-5", **fields: Any) -> Model:
@@ -458,55 +456,3 @@ def test_an_event_of_any_other_shape_ends_in_nothing_worse_than_an_error(kind, t
         [*reader.feed(f"response.{kind}", json.dumps(told))]
     except (ModelError, ValueError, TypeError, LookupError, AttributeError):
         pass
-
-
-# --- an independent server ----------------------------------------------------------------------
-
-ASKED = Request(messages=[User("hello")], tools=[BASH], thinking="low")
-
-
-def test_aimock_answers_with_thinking_text_and_two_calls(aimock: Aimock):
-    """Over real HTTP, in pieces of three characters."""
-    calls = [
-        {"name": "bash", "arguments": {"command": "ls -l"}, "id": "call_a"},
-        {"name": "read", "arguments": {"path": "ü.txt"}, "id": "call_b"},
-    ]
-    usage = {"input_tokens": 30, "output_tokens": 12}
-    script = {"reasoning": "Let me see.", "content": "Naïve 👩‍👩‍👧", "toolCalls": calls, "usage": usage}
-    message, end, pieces = ask(aimock.answering(API, script, chunkSize=3), PROTOCOL, ASKED)
-    blocks: list[Any] = [*message.content]
-    thought, said, *called = blocks
-    assert (thought.thinking, said.text) == ("Let me see.", "Naïve 👩‍👩‍👧")
-    assert [(call.id.split("|")[0], call.arguments) for call in called] == [
-        ("call_a", {"command": "ls -l"}),
-        ("call_b", {"path": "ü.txt"}),
-    ]
-    assert end == Finished("toolUse", Usage(30, 12))
-    assert len(pieces) > 15
-
-
-def test_aimock_understands_what_it_is_sent(aimock: Aimock):
-    """The conversation arrives as it was."""
-    model = aimock.answering(API, {"content": "ok"})
-    history: list[Sent] = [User("List."), said_by(model, SAID, CALLED), RESULT]
-    ask(model, PROTOCOL, Request(messages=history, tools=[BASH], system="Be brief."))
-    (body,) = aimock.requests(model)
-    roles = [message["role"] for message in body["messages"]]
-    assert (roles[0], roles[1], roles[-1]) == ("system", "user", "tool")
-
-
-FAULTS: dict[str, Any] = {
-    "busy": ({"error": {"message": "Slow down"}, "status": 429, "retryAfter": 7}, {}),
-    "cut off": ({"content": "a long answer"}, {"chunkSize": 2, "truncateAfterChunks": 2}),
-    "bad JSON": ({"content": "x"}, {"chaos": {"malformedRate": 1}}),
-    "disconnected": ({"content": "x"}, {"chaos": {"disconnectRate": 1}}),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_aimocks_faults_may_pass(aimock: Aimock, fault):
-    """All of them are worth another try, after as long as the server asks for."""
-    response, options = FAULTS[fault]
-    with pytest.raises(ModelUnavailable) as raised:
-        ask(aimock.answering(API, response, **options), PROTOCOL, ASKED)
-    assert raised.value.retry_after == (7 if fault == "busy" else None)

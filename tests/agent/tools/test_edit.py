@@ -37,6 +37,14 @@ def test_pi_10_every_way_to_say_it(tmp_path, call, arguments):
     assert (tmp_path / "f").read_text() == "a\nB\nc\n"
 
 
+def test_pi_10_a_leading_at_is_no_part_of_the_name(tmp_path, call):
+    """Neither in what is said nor in the diff."""
+    (tmp_path / "f").write_text("a\n")
+    result = call(EDIT, path="@f", oldText="a", newText="b")
+    assert result.text == "Edited f.\nReplaced line 1."
+    assert result.details["diff"].startswith("--- a/f\n+++ b/f\n")
+
+
 def test_pi_10_the_first_occurrence_is_replaced_and_the_others_are_named(tmp_path, call):
     """The model learns that there were more, and where."""
     (tmp_path / "f").write_text("x = 1\ny = 1\nx = 1\nx = 1\n")

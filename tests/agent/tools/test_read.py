@@ -52,6 +52,14 @@ def test_pi_08_paths_as_models_write_them(tmp_path, call, monkeypatch, path):
     assert call(READ, path=path).text == "text"
 
 
+def test_pi_08_a_leading_at_is_no_part_of_the_name(tmp_path, refused):
+    """What is said of a file is said by the path that leads there."""
+    (tmp_path / "f").write_text("text")
+    assert refused(READ, path="@f", offset=9) == "offset 9 is past the end: f has 1 line."
+    assert refused(READ, path="@g").startswith("g does not exist.")
+    assert refused(READ, path="@") == ". is a directory: use ls."
+
+
 def test_pi_08_an_offset_past_the_end_says_how_many_lines_there_are(tmp_path, refused):
     """With and without an end to the last line."""
     (tmp_path / "f").write_text("1\n2\n")

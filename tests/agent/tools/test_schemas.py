@@ -2,11 +2,13 @@
 
 import contextlib
 import json
+from typing import Any
 
 import fastjsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from perdure.agent.models import UNPARSED
 from perdure.agent.tools import BUILT_IN, BadArguments, Tool, checked
@@ -78,12 +80,72 @@ def test_pi_14_what_it_does_not_allow_is_refused(name):
             checked(TOOLS[name], bad)
 
 
-@pytest.mark.parametrize("name", sorted(TOOLS.keys() - {"bash"}))
+@pytest.mark.parametrize("name", TOOLS)
 def test_pi_14_a_parameter_that_does_not_exist_is_refused(name):
     """A model that invents one would believe that it was obeyed."""
     given = {each: VALUES[each] for each in PARAMETERS[name][0].split()}
     with pytest.raises(BadArguments, match="invented"):
         checked(TOOLS[name], given | {"invented": 1})
+
+
+MAY_BE_NULL: list[Any] = [
+    {},
+    True,
+    {"type": "null"},
+    {"type": ["string", "null"]},
+    {"enum": ["a", None]},
+    {"$ref": "#/$defs/maybe"},
+    {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+]
+MAY_NOT: list[Any] = [False, {"type": "string"}, {"enum": ["a"]}, {"$ref": "#/$defs/text"}]
+DEFINITIONS = {"text": {"type": "string"}, "maybe": {"type": ["string", "null"]}}
+PROPERTIES = st.dictionaries(st.sampled_from("abcde"), st.sampled_from(MAY_BE_NULL + MAY_NOT), min_size=1)
+
+
+async def nothing(args, ctx):
+    raise AssertionError(args)
+
+
+@given(PROPERTIES, st.sets(st.sampled_from("abcde")), st.sets(st.sampled_from("abcde")), st.booleans())
+def test_pi_14_a_null_is_a_value_where_the_schema_has_it_and_nothing_elsewhere(
+    properties, required, sent, others_allowed
+):
+    """Whatever else is required. One that stands for nothing is left out, and missed if it must be there."""
+    required &= properties.keys()
+    tool = Tool(
+        "own",
+        "",
+        {
+            "type": "object",
+            "properties": properties,
+            "required": sorted(required),
+            "additionalProperties": others_allowed,
+            "$defs": DEFINITIONS,
+        },
+        nothing,
+    )
+    kept = {name for name in sent if properties.get(name, others_allowed) in MAY_BE_NULL}
+    if required <= kept:
+        assert checked(tool, dict.fromkeys(sent)) == dict.fromkeys(kept)
+    else:
+        with pytest.raises(BadArguments):
+            checked(tool, dict.fromkeys(sent))
+
+
+class Note(Struct, rename="camel"):
+    about_whom: str | None
+    text: str | None = "none"
+    size: int = 1
+
+
+def test_pi_14_the_same_holds_for_a_struct():
+    """By the types of its fields, under the names that a model is shown."""
+    tool = Tool("note", "", Note, nothing)
+    given = {"aboutWhom": None, "text": None, "size": None, "other": None}
+    assert checked(tool, given) == Note(None, None, 1)
+    assert checked(tool, {"aboutWhom": None}) == Note(None)
+    with pytest.raises(BadArguments, match="aboutWhom"):
+        checked(tool, {"text": None})
 
 
 JSON = st.recursive(

@@ -36,6 +36,14 @@ def test_pi_09_an_old_file_is_replaced(tmp_path, call):
     }
 
 
+def test_pi_09_a_leading_at_is_no_part_of_the_name(tmp_path, call):
+    """Neither in what is said nor in the diff."""
+    (tmp_path / "f").write_text("old\n")
+    result = call(WRITE, path="@f", content="new\n")
+    assert result.text == "Wrote 4 bytes (1 line) to f, replacing what was there."
+    assert result.details["diff"].startswith("--- a/f\n+++ b/f\n")
+
+
 @pytest.mark.parametrize("old", [b"\0\1", b"\xff", b"x\n" * 2**20])
 def test_pi_09_no_diff_of_what_is_no_text_or_too_long(tmp_path, call, old):
     """It is written all the same."""

@@ -9,9 +9,7 @@ cache holds; it is told at up to four places how far it shall hold what it reads
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -29,20 +27,17 @@ from perdure.agent.models import (
     arguments_of,
     is_own,
 )
-from perdure.agent.models.http import failure, json_text
-from perdure.errors import ModelError
+from perdure.agent.models.history import NO_OUTPUT, NO_TEXT, Ids, Images, blocks_of, json_text, name_of, shown
+from perdure.agent.models.http_errors import declined, failure
 from perdure.session.entry import Assistant, Content, Image, Text, Thinking, ToolCall, ToolResult, User
 from perdure.session.record import loads
 
 _VERSION = "2023-06-01"
 _BINDING = "thinking-binding-controls-2026-08-01"
-_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-_LARGEST_IMAGE = 5 * 2**20  # as base64; a larger one is refused, with every request that has it
+_IMAGES = Images(frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"}), 5 * 2**20)
+_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CACHED = {"type": "ephemeral"}
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
-_NO_TEXT = "(no text)"
-_NO_OUTPUT = "(no output)"
-_NO_IMAGE = "(an image, which this model cannot be shown)"
 
 _Block = dict[str, Any]
 
@@ -89,12 +84,9 @@ def _limit(model: Model, request: Request) -> int:
 # is adaptive and has an effort; later models refuse a budget. From 5 on a model thinks unless it is told not
 # to, and some cannot be told.
 
-_BUDGETS = {"minimal": 1024, "low": 4096, "medium": 10_240, "high": 20_480, "xhigh": 32_768, "max": 32_768}
+_BUDGETS = {"minimal": 1024, "low": 4096, "medium": 10_240, "high": 20_480, "xhigh": 32_768}
 _LEAST_BUDGET = 1024
-_EFFORTS = {
-    **{"minimal": "low", "low": "low", "medium": "medium", "high": "high"},
-    **{"xhigh": "xhigh", "max": "xhigh"},
-}
+_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
 _CLAUDE = re.compile(
     r"claude-(?P<name>[a-z]+)(?:-(?P<major>\d{1,2})(?:[-.](?P<minor>\d{1,2}))?(?!\d)|-preview)", re.ASCII
 )
@@ -187,8 +179,7 @@ class _Conversation:
     def __init__(self, model: Model, shows_thinking: bool) -> None:
         self._model = model
         self._shows_thinking = shows_thinking
-        self._ids: set[str] = set()
-        self._open: defaultdict[str, deque[str]] = defaultdict(deque)
+        self._ids = Ids(_ID, 32)
 
     def of(self, messages: Iterable[Sent]) -> list[_Block]:
         turns: list[_Block] = []
@@ -197,13 +188,13 @@ class _Conversation:
             if not blocks:
                 continue
             if not turns and role == "assistant":
-                turns.append({"role": "user", "content": [_text(_NO_TEXT)]})
+                turns.append({"role": "user", "content": [_text(NO_TEXT)]})
             if turns and turns[-1]["role"] == role:
                 turns[-1]["content"] += blocks
             else:
                 turns.append({"role": role, "content": blocks})
         if not turns or turns[-1]["role"] == "assistant":
-            turns.append({"role": "user", "content": [_text(_NO_TEXT)]})
+            turns.append({"role": "user", "content": [_text(NO_TEXT)]})
         for turn in turns:
             if turn["role"] == "user":
                 turn["content"].sort(key=lambda block: block["type"] != "tool_result")
@@ -215,44 +206,23 @@ class _Conversation:
                 return "user", self._shown(content)
             case Assistant():
                 return "assistant", list(self._answered(message))
-            case ToolResult(tool_call_id=id, content=content, is_error=is_error):
-                waiting = self._open[id]
-                if not waiting:
-                    return "user", []
-                result = {
-                    "type": "tool_result",
-                    "tool_use_id": waiting.popleft(),
-                    "content": self._shown(content) or [_text(_NO_OUTPUT)],
-                }
-                return "user", [{**result, "is_error": True} if is_error else result]
+            case ToolResult(content=content) if id := self._ids.of_result(message.tool_call_id):
+                said = self._shown(content) or [_text(NO_OUTPUT)]
+                result = {"type": "tool_result", "tool_use_id": id, "content": said}
+                return "user", [{**result, "is_error": True} if message.is_error else result]
+        return "user", []
 
     def _shown(self, content: Content) -> list[_Block]:
-        if isinstance(content, str):
-            return [_text(content)] if content.strip() else []
-        return [shown for block in content if (shown := self._shown_block(block))]
-
-    def _shown_block(self, block: Any) -> _Block | None:
-        match block:
-            case Text(text=text) if text.strip():
-                return _text(text)
-            case Image(data=data, mime_type=kind):
-                is_seen = "image" in self._model.input and kind in _IMAGES
-                if not (is_seen and 0 < len(data) <= _LARGEST_IMAGE):
-                    return _text(_NO_IMAGE)
-                return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
-        return None
+        return [_part(each) for each in shown(content, self._model, _IMAGES)]
 
     def _answered(self, message: Assistant) -> Iterator[_Block]:
-        if isinstance(message.content, str):
-            yield from self._shown(message.content)
-            return
         returns_thinking = self._shows_thinking and is_own(message, self._model)
-        for block in message.content:
+        for block in blocks_of(message.content):
             if isinstance(block, ToolCall):
                 yield {
                     "type": "tool_use",
-                    "id": self._new_id(block.id),
-                    "name": _NAME.sub("_", block.name)[:128] or "_",
+                    "id": self._ids.of_call(block.id),
+                    "name": name_of(block.name, longest=128),
                     "input": arguments_of(block),
                 }
             elif isinstance(block, Text) and block.text.strip():
@@ -260,27 +230,16 @@ class _Conversation:
             elif returns_thinking and (thought := _thought(block)):
                 yield thought
 
-    def _new_id(self, id: str) -> str:
-        """An id in this server's alphabet. Foreign ones may differ only in what is outside of it, and some
-        servers begin to count anew with each answer."""
-        sent = id
-        if not _ID.fullmatch(id):
-            digest = hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-            sent = f"{_NAME.sub('_', id)[:40]}_{digest}"
-        number, first = 2, sent
-        while sent in self._ids:
-            sent, number = f"{first}_{number}", number + 1
-        self._ids.add(sent)
-        self._open[id].append(sent)
-        return sent
-
-
-_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
 
 def _text(text: str) -> _Block:
     return {"type": "text", "text": text}
+
+
+def _part(part: str | Image) -> _Block:
+    if isinstance(part, str):
+        return _text(part)
+    source = {"type": "base64", "media_type": part.mime_type, "data": part.data}
+    return {"type": "image", "source": source}
 
 
 def _tool(tool: ToolSpec) -> _Block:
@@ -430,11 +389,7 @@ class _Reader:
         reason = _string(delta, "stop_reason")
         if reason == "refusal":
             details = delta.get("stop_details")
-            why = " ".join(_string(details, "explanation").split()) if isinstance(details, dict) else ""
-            raise ModelError(
-                f"{self._model.reference} declined to answer{f': {why}' if why else ''}",
-                "say it in other words, or take another model",
-            )
+            raise declined(self._model, _string(details, "explanation") if isinstance(details, dict) else "")
         self._reason = reason or self._reason
 
 

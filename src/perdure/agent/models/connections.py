@@ -5,11 +5,10 @@ What needs no network never loads the client.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from perdure import registry
 from perdure.agent.models import APIS, OFFLINE, LanguageModel, Model
-from perdure.errors import ModelError
 
 if TYPE_CHECKING:
     from perdure.agent.models.http import Wire
@@ -19,14 +18,12 @@ class Connections:
     def __init__(self) -> None:
         self._wire: Wire | None = None
 
-    def to(self, model: Model, key: str = "") -> LanguageModel:
-        """The model, ready to be asked. Nothing is sent yet."""
+    def to(self, model: Model, key: str) -> LanguageModel:
+        """The model, ready to be asked. Nothing is sent yet. An api that is unknown has been refused by
+        `ModelRegistry.key`."""
         if model.api == OFFLINE:
             offline: LanguageModel = registry.load("perdure.agent.models.offline:Offline")(model)
             return offline
-        if model.api not in APIS:
-            speaks = f"Model {model.reference} speaks {model.api!r}, which is unknown"
-            raise ModelError(speaks, f"one of {', '.join([*APIS, OFFLINE])}")
         from perdure.agent.models.http import Remote, Wire
 
         if self._wire is None:
@@ -37,9 +34,3 @@ class Connections:
         if self._wire is not None:
             await self._wire.aclose()
             self._wire = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.aclose()

@@ -15,15 +15,16 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from perdure.agent.models import Call, Finished, Model, Piece, Request, Sent, Usage, arguments_of, is_own
-from perdure.agent.models.http import failure, json_text
+from perdure.agent.models.history import NO_TEXT, Images, blocks_of, json_text, name_of, shown
+from perdure.agent.models.http_errors import declined, failure
 from perdure.errors import ModelError, ModelUnavailable
 from perdure.session.entry import Assistant, Content, Image, Text, Thinking, ToolCall, ToolResult, User
 from perdure.session.record import loads
 
-_IMAGES = frozenset({"image/jpeg", "image/png", "image/webp", "image/heic", "image/heif"})
-_LARGEST_IMAGE = 100_000_000  # as base64; all of a request may be no larger
-_NO_TEXT = "(no text)"
-_NO_IMAGE = "(an image, which this model cannot be shown)"
+_IMAGES = Images(
+    frozenset({"image/jpeg", "image/png", "image/webp", "image/heic", "image/heif"}),
+    100_000_000,  # all of a request may be no larger
+)
 _SEE_BELOW = "(the images follow)"
 _UNSIGNED = "skip_thought_signature_validator"
 """What stands for a signature where there can be none."""
@@ -61,11 +62,8 @@ class GoogleGenerativeAI:
 # Gemini 2.5 thinks within a budget of tokens, Gemini 3 and later at a level. Not every model can be kept from
 # thinking, nor knows every level: it is asked for the nearest it knows.
 
-_BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24_576, "xhigh": 32_768, "max": 32_768}
-_LEVELS = {
-    **{"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM"},
-    **dict.fromkeys(["high", "xhigh", "max"], "HIGH"),
-}
+_BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24_576, "xhigh": 32_768}
+_LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "xhigh": "HIGH"}
 _GEMINI = re.compile(r"gemini-(?:(\d+)(?:\.(\d+))?|(?:[a-z]+-)+(latest))", re.ASCII)
 _LATEST = (99, 0)
 
@@ -115,7 +113,7 @@ def _contents(model: Model, messages: Sequence[Sent]) -> list[_Part]:
         if not parts:
             return
         if not contents and role == "model":
-            add("user", [{"text": _NO_TEXT}])
+            add("user", [{"text": NO_TEXT}])
         if (
             contents
             and contents[-1]["role"] == role
@@ -131,9 +129,9 @@ def _contents(model: Model, messages: Sequence[Sent]) -> list[_Part]:
         if isinstance(message, ToolResult):
             waiting = calls.get(message.tool_call_id)
             if waiting:
-                shown = _shown(model, message.content)
-                seen = [part for part in shown if "inlineData" in part]
-                add("user", [_result(waiting.pop(0), message, shown)])
+                parts = _shown(model, message.content)
+                seen = [part for part in parts if "inlineData" in part]
+                add("user", [_result(waiting.pop(0), message, parts)])
                 images += [{"text": f"Images of {message.tool_name}:"}, *seen] if seen else []
             continue
         add("user", images)
@@ -149,7 +147,7 @@ def _contents(model: Model, messages: Sequence[Sent]) -> list[_Part]:
         add("model", parts)
     add("user", images)
     if not contents or contents[-1]["role"] == "model":
-        add("user", [{"text": _NO_TEXT}])
+        add("user", [{"text": NO_TEXT}])
     return contents
 
 
@@ -158,25 +156,18 @@ def _are_results(parts: Sequence[_Part]) -> bool:
 
 
 def _shown(model: Model, content: Content) -> list[_Part]:
-    blocks = [Text(content)] if isinstance(content, str) else content
-    return [part for block in blocks if (part := _shown_block(model, block))]
+    return [_part(each) for each in shown(content, model, _IMAGES)]
 
 
-def _shown_block(model: Model, block: Any) -> _Part | None:
-    match block:
-        case Text(text=text) if text.strip():
-            return {"text": text}
-        case Image(data=data, mime_type=kind):
-            is_seen = "image" in model.input and kind in _IMAGES
-            if not (is_seen and 0 < len(data) <= _LARGEST_IMAGE):
-                return {"text": _NO_IMAGE}
-            return {"inlineData": {"mimeType": kind, "data": data}}
-    return None
+def _part(part: str | Image) -> _Part:
+    if isinstance(part, str):
+        return {"text": part}
+    return {"inlineData": {"mimeType": part.mime_type, "data": part.data}}
 
 
-def _result(call: _Part, result: ToolResult, shown: Sequence[_Part]) -> _Part:
-    said = "\n".join(part["text"] for part in shown if "text" in part)
-    if not said and shown:
+def _result(call: _Part, result: ToolResult, parts: Sequence[_Part]) -> _Part:
+    said = "\n".join(part["text"] for part in parts if "text" in part)
+    if not said and parts:
         said = _SEE_BELOW
     response = {"error" if result.is_error else "output": said}
     of_call = {name: call[name] for name in ("id", "name") if name in call}
@@ -185,10 +176,9 @@ def _result(call: _Part, result: ToolResult, shown: Sequence[_Part]) -> _Part:
 
 def _said(model: Model, message: Assistant) -> Iterator[tuple[str | None, _Part]]:
     """The parts of an answer; with those that are calls, the ids by which their results speak of them."""
-    blocks = [Text(message.content)] if isinstance(message.content, str) else message.content
     own = is_own(message, model)
     wants_signature = _generation(model) >= (3, 0)  # with the first call of an answer
-    for block in blocks:
+    for block in blocks_of(message.content):
         match block:
             case Text(text=text, text_signature=signature):
                 signed = _signed(signature) if own else {}
@@ -215,12 +205,11 @@ def _signed(signature: Any) -> _Part:
 
 
 def _name(name: str) -> str:
-    sound = _NOT_IN_NAMES.sub("_", name)[:64]
-    return sound if sound[:1].isalpha() or sound[:1] == "_" else f"_{sound[:63]}"
+    sound = name_of(name, besides=".:")
+    return sound if sound[0].isalpha() or sound[0] == "_" else f"_{sound[:63]}"
 
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
-_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.:-]")
 _MADE_ID = re.compile(r"call-[0-9a-f]{16}-\d+")
 
 
@@ -314,11 +303,7 @@ class _Reader:
         self._end = "length" if reason in _CUT else "stop"
 
     def _refused(self, reason: Any, why: Any) -> ModelError:
-        about = f": {' '.join(why.split())}" if isinstance(why, str) and why else ""
-        return ModelError(
-            f"{self._model.reference} declined to answer ({reason}){about}",
-            "say it in other words, or take another model",
-        )
+        return declined(self._model, why if isinstance(why, str) else "", str(reason))
 
 
 def _usage(counts: _Part) -> Usage:

@@ -18,7 +18,6 @@ from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from functools import cache
 from socket import gaierror
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
@@ -26,10 +25,9 @@ import msgspec
 
 from perdure import __version__
 from perdure.agent.models import Call, Finished, Model, Piece, Reader, Request, WireProtocol
+from perdure.agent.models.history import json_text, sound
 from perdure.agent.models.http_errors import failure, host_of, masked, one_line, parsed
 from perdure.errors import ModelError, ModelUnavailable
-
-__all__ = ["Remote", "ServerEvents", "Wire", "failure", "json_text", "retry_after"]
 
 _CONNECT_SECONDS = 15.0
 _SILENCE_SECONDS = 300.0  # a model may think for minutes before its first word
@@ -158,7 +156,7 @@ class Remote:
                     f"{host_of(self._model)} sends requests on to {one_line(where)}",
                     f"if that is right, make it the base URL of {self._model.provider}",
                 )
-            raise failure(self._model, response.status_code, text, retry_after=retry_after(response.headers))
+            raise failure(self._model, response.status_code, text, retry_after=_retry_after(response.headers))
 
     def _secrets(self) -> list[str]:
         of_headers = (value for name, value in self._model.headers.items() if _SECRET_HEADER.search(name))
@@ -209,26 +207,7 @@ class _Reading:
             self._halves[piece.index], text = text[-1], text[:-1]
         elif text.isascii():
             return piece
-        return msgspec.structs.replace(piece, text=_sound(text))
-
-
-def json_text(value: Any) -> str:
-    """Compact JSON that every server reads: a lone surrogate, which is no character, is replaced."""
-    try:
-        return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_sound(msgspec.to_builtins(value))).decode()
-
-
-def _sound(value: Any) -> Any:
-    match value:
-        case str():
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        case dict():
-            return {_sound(key): _sound(each) for key, each in value.items()}
-        case list():
-            return [_sound(each) for each in value]
-    return value
+        return msgspec.structs.replace(piece, text=sound(text))
 
 
 # --- server-sent events -------------------------------------------------------------------------
@@ -303,7 +282,7 @@ async def _rest(first: bytes, chunks: AsyncIterator[bytes]) -> str:
 # --- what went wrong ---------------------------------------------------------------------------
 
 
-def retry_after(headers: httpx2.Headers) -> float | None:
+def _retry_after(headers: httpx2.Headers) -> float | None:
     """Seconds that a server asks to wait for."""
     with suppress(ValueError):
         return max(0.0, float(headers.get("retry-after-ms", "")) / 1000)

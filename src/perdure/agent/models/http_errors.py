@@ -17,6 +17,7 @@ from perdure.agent.models import Model
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
 
 _SENTENCE = 400
+_OTHER_WORDS = "say it in other words, or take another model"
 
 # What servers say when a conversation is too long for the model. The words are those of OpenAI and vLLM
 # ("maximum context length is", "model's context length is only"), Anthropic ("prompt is too long", "exceed
@@ -103,6 +104,17 @@ def failure(model: Model, status: int, text: str, *, retry_after: float | None =
             retry_after=wait,
         )
     return ModelError(f"{at} refused the request{about}")
+
+
+def declined(model: Model, why: str, reason: str = "") -> ModelError:
+    """The model will not answer: in its own words why, if it says so, and the reason by its server's name."""
+    named = f" ({reason})" if reason else ""
+    about = f": {said}" if (said := one_line(why)) else ""
+    return ModelError(f"{model.reference} declined to answer{named}{about}", _OTHER_WORDS)
+
+
+def filtered(model: Model) -> ModelError:
+    return ModelError(f"The content filter of {model.provider} stopped the answer", _OTHER_WORDS)
 
 
 def sentence(text: str) -> str:

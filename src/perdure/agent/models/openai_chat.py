@@ -23,19 +23,9 @@ from perdure.agent.models import (
     arguments_of,
     is_own,
 )
-from perdure.agent.models.http import failure, json_text
-from perdure.agent.models.openai_history import (
-    NO_OUTPUT,
-    NOTHING_SAID,
-    Ids,
-    blocks_of,
-    data_url,
-    effort,
-    is_openai,
-    name_of,
-    shown,
-)
-from perdure.errors import ModelError
+from perdure.agent.models.history import NO_OUTPUT, Ids, blocks_of, json_text, name_of, shown
+from perdure.agent.models.http_errors import failure, filtered
+from perdure.agent.models.openai_history import IMAGES, NOTHING_SAID, data_url, effort, is_openai
 from perdure.session.entry import Assistant, Block, Image, Text, Thinking, ToolCall, ToolResult, User
 from perdure.session.record import loads
 
@@ -97,7 +87,7 @@ class _History:
                 self._show_images()
             match message:
                 case User():
-                    self._user(shown(message.content, self._model) or [NOTHING_SAID])
+                    self._user(shown(message.content, self._model, IMAGES) or [NOTHING_SAID])
                 case Assistant():
                     self._assistant(message)
                 case ToolResult():
@@ -122,7 +112,7 @@ class _History:
         blocks = blocks_of(message.content)
         said: Json = {}
         text = "\n\n".join(block.text for block in blocks if isinstance(block, Text) and block.text)
-        calls = [self._call(block) for block in blocks if isinstance(block, ToolCall)]
+        calls = [self._call(call) for call in message.calls]
         if text or calls:
             said = {"role": "assistant", "content": text or None}
         if calls:
@@ -144,7 +134,7 @@ class _History:
         id = self._ids.of_result(result.tool_call_id)
         if not id:
             return
-        parts = shown(result.content, self._model)
+        parts = shown(result.content, self._model, IMAGES)
         images = [part for part in parts if isinstance(part, Image)]
         text = "\n".join(part for part in parts if isinstance(part, str))
         text = text or ("(see the image below)" if images else NO_OUTPUT)
@@ -290,9 +280,7 @@ class ChatReader:
         if not reason:
             return
         if reason == "content_filter":
-            raise ModelError(
-                f"The content filter of {self._model.provider} stopped the answer", "say it differently"
-            )
+            raise filtered(self._model)
         if _FAILED.search(str(reason)):
             raise failure(self._model, 0, data)
         self._reason = _REASONS.get(reason, "stop")

@@ -25,19 +25,9 @@ from perdure.agent.models import (
     arguments_of,
     is_own,
 )
-from perdure.agent.models.http import failure, json_text
-from perdure.agent.models.openai_history import (
-    NO_OUTPUT,
-    NOTHING_SAID,
-    Ids,
-    blocks_of,
-    data_url,
-    effort,
-    is_openai,
-    name_of,
-    shown,
-)
-from perdure.errors import ModelError
+from perdure.agent.models.history import NO_OUTPUT, Ids, blocks_of, json_text, name_of, shown
+from perdure.agent.models.http_errors import failure, filtered
+from perdure.agent.models.openai_history import IMAGES, NOTHING_SAID, data_url, effort, is_openai
 from perdure.session.entry import Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
 from perdure.session.record import loads
 
@@ -94,7 +84,7 @@ class _History:
         for message in request.messages:
             match message:
                 case User():
-                    parts = shown(message.content, self._model) or [NOTHING_SAID]
+                    parts = shown(message.content, self._model, IMAGES) or [NOTHING_SAID]
                     yield {"role": "user", "content": [_part(each) for each in parts]}
                 case Assistant():
                     yield from self._answer(message)
@@ -142,7 +132,7 @@ class _History:
         return {**item, "id": id} if id.startswith("fc") and _ID.fullmatch(id) else item
 
     def _output(self, result: ToolResult) -> str | list[Json]:
-        parts = shown(result.content, self._model)
+        parts = shown(result.content, self._model, IMAGES)
         if any(isinstance(part, Image) for part in parts):
             return [_part(each) for each in parts]
         return "\n".join(map(str, parts)) or NO_OUTPUT
@@ -335,9 +325,7 @@ class ResponsesReader:
                 yield from self._done({"output_index": at}, done)
         why = (response.get("incomplete_details") or {}).get("reason")
         if why == "content_filter":
-            raise ModelError(
-                f"The content filter of {self._model.provider} stopped the answer", "say it differently"
-            )
+            raise filtered(self._model)
         if response.get("status") == "failed" or response.get("error"):
             raise failure(self._model, 0, json_text({"error": response.get("error") or {}}))
         called = any(item.kind == "toolCall" for item in self._items.values())

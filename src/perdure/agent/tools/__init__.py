@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -113,11 +113,12 @@ def checked(tool: Tool, arguments: Any) -> Any:
     """A call's arguments as `run` takes them; BadArguments if they are not what the schema asks for.
 
     What models commonly get wrong and cannot be misread is taken as it is meant: null for a parameter that is
-    left out, a number in quotes.
+    left out, where null is none of its values; a number in quotes.
     """
     if not isinstance(arguments, dict) or arguments.keys() == {UNPARSED}:
         raise BadArguments("the arguments are not a JSON object, perhaps because the message was cut off")
-    given = tool.prepare({name: value for name, value in arguments.items() if value is not None})
+    left_out = _left_out(tool.parameters, [name for name, value in arguments.items() if value is None])
+    given = tool.prepare({name: value for name, value in arguments.items() if name not in left_out})
     if isinstance(tool.parameters, type):
         try:
             return msgspec.convert(given, tool.parameters, strict=False)
@@ -129,3 +130,37 @@ def checked(tool: Tool, arguments: Any) -> Any:
         return fastjsonschema.validate(dict(tool.parameters), given)
     except fastjsonschema.JsonSchemaValueException as error:
         raise BadArguments(str(error)) from None
+
+
+_OF_ONE_PROPERTY = {
+    *("properties", "patternProperties", "additionalProperties"),
+    *("$schema", "$defs", "definitions"),
+}
+"""What a schema says of a property whatever the others are, and where that may refer to."""
+
+
+def _left_out(parameters: type[Struct] | Mapping[str, Any], nulls: Collection[str]) -> set[str]:
+    """Those of the parameters that may not be null, so that null can only mean that there is none."""
+    if not nulls:
+        return set()
+    if isinstance(parameters, type):
+        types = {field.encode_name: field.type for field in msgspec.structs.fields(parameters)}
+        return {name for name in nulls if name not in types or not _may_be_null(types[name])}
+    import fastjsonschema
+
+    allow = fastjsonschema.compile({key: parameters[key] for key in _OF_ONE_PROPERTY & parameters.keys()})
+    left_out = set()
+    for name in nulls:
+        try:
+            allow({name: None})
+        except fastjsonschema.JsonSchemaValueException:
+            left_out.add(name)
+    return left_out
+
+
+def _may_be_null(kind: Any) -> bool:
+    try:
+        msgspec.convert(None, kind)
+    except msgspec.ValidationError:
+        return False
+    return True

@@ -29,7 +29,7 @@ _BETWEEN_UPDATES = 0.1
 _MOST_LOGGED = 512 * 1024 * 1024  # the folder for temporary files is memory on many machines
 
 
-class Bash(Struct):
+class Bash(Struct, frozen=True, forbid_unknown_fields=True):
     command: Annotated[str, Meta(description="Command line for bash")]
     timeout: Annotated[float | UnsetType, Meta(description="Seconds after which the command is ended")] = (
         UNSET

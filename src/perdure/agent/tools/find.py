@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Struct
 
 from perdure.agent.tools import AgentToolResult, Tool, ToolContext
 from perdure.agent.tools.output import BYTES, LINES, head
-from perdure.agent.tools.ripgrep import Enough, files
+from perdure.agent.tools.ripgrep import Enough, files, glob_of
 from perdure.agent.tools.walk import Glob
 from perdure.agent.tools.workspace import Place, Refused, in_thread, place, readable, status, telling
 
@@ -31,10 +31,7 @@ class Find(Struct, frozen=True, forbid_unknown_fields=True):
 @telling
 async def find(args: Find, ctx: ToolContext) -> AgentToolResult:
     target = place(ctx, args.path)
-    try:
-        glob = Glob(args.pattern)
-    except ValueError as error:
-        raise Refused(f"{args.pattern!a} is not a glob: {error}.") from None
+    glob = glob_of(args.pattern)
     await in_thread(_must_be_directory, target)
     found = _Found(glob, args.limit)
     complete = await files(target.path, ctx, found.take)

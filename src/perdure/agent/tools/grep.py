@@ -16,8 +16,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from perdure.agent.tools import AgentToolResult, Tool, ToolContext
 from perdure.agent.tools.output import BYTES, LINES, head
-from perdure.agent.tools.ripgrep import Enough, Line, lines
-from perdure.agent.tools.walk import Glob, Search
+from perdure.agent.tools.ripgrep import Enough, Line, glob_of, lines
+from perdure.agent.tools.walk import Search
 from perdure.agent.tools.workspace import (
     SNIFFED,
     Place,
@@ -52,7 +52,7 @@ class Grep(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
 @telling
 async def grep(args: Grep, ctx: ToolContext) -> AgentToolResult:
     target = place(ctx, args.path)
-    glob = None if args.glob is UNSET else _glob(args.glob)
+    glob = None if args.glob is UNSET else glob_of(args.glob)
     directory, only = await in_thread(_where, target)
     found = _Found(args.limit, min(args.context, _MOST_CONTEXT))
     # One more than is shown, to know whether there are more.
@@ -69,13 +69,6 @@ GREP = Tool(
     Grep,
     grep,
 )
-
-
-def _glob(text: str) -> Glob:
-    try:
-        return Glob(text)
-    except ValueError as error:
-        raise Refused(f"{text!a} is not a glob: {error}.") from None
 
 
 def _where(_stop: threading.Event, target: Place) -> tuple[str, str]:

@@ -1,17 +1,25 @@
 """How much of a text a model gets to read: 2000 lines or 50 KB, whichever comes first, and whole lines only.
 
 A line ends with `\\n`, which counts as a part of it; other line breaks are characters like any. What is shown
-is a piece of the text as it was, to the byte. Remarks about the rest are for the tool to add.
+is a piece of the text as it was, to the byte. Remarks about the rest are for the tool to add; `within_limits`
+adds one where a tool did not keep to this.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+from perdure.agent.tools import AgentToolResult
+from perdure.session.entry import Image, Text
 
 LINES = 2000
 BYTES = 50 * 1024
+_REMARK_LINES = 20
+_REMARK_BYTES = 8 * 1024  # it may name a file, by a path of 4 KB
 
 
 class Bounded(Struct, frozen=True):
@@ -56,6 +64,46 @@ def tail(text: str, *, lines: int = LINES, size: int = BYTES) -> Bounded:
     return _cut(whole[-lines:], total, by_lines=len(whole) >= lines)
 
 
+def within_limits(result: AgentToolResult) -> AgentToolResult:
+    """The first lines of a result that has more than a model gets to read; any other as it is.
+
+    Its images and details stay. A tool's own remark may go beyond the limits, so that nothing is cut twice.
+    """
+    texts = [block.text for block in result.blocks if isinstance(block, Text)]
+    lines, size = sum(map(count_lines, texts)), sum(len(_bytes(text)) for text in texts)
+    if lines <= LINES + _REMARK_LINES and size <= BYTES + _REMARK_BYTES:
+        return result
+    return replace(result, content=[*_first(result.blocks, lines, size)])
+
+
+def _first(blocks: Iterable[Text | Image], total_lines: int, total_size: int) -> Iterator[Text | Image]:
+    lines = size = 0
+    is_cut = False
+    for block in blocks:
+        if isinstance(block, Image):
+            yield block
+        elif not is_cut:
+            text = _beginning(block.text, LINES - lines, BYTES - size)
+            lines += count_lines(text)
+            size += len(_bytes(text))
+            is_cut = len(text) < len(block.text)
+            if is_cut:
+                remark = (
+                    f"[{lines:,} of {total_lines:,} lines are shown, {size:,} of {total_size:,} bytes; "
+                    "the rest is left out. Ask for less at once.]"
+                )
+                text = "\n\n".join(filter(None, [text.removesuffix("\n"), remark]))
+            yield replace(block, text=text)
+
+
+def _beginning(text: str, lines: int, size: int) -> str:
+    """Whole lines, unless a long one leaves most of the room empty: then a part of it, too."""
+    shown = head(text, lines=lines, size=size)
+    if shown.by != "bytes" or 2 * len(_bytes(shown.text)) > size:
+        return shown.text
+    return _text(_to_a_character(_bytes(text[: size + 1]), size))
+
+
 def count_lines(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n") and text != "")
 
@@ -82,3 +130,9 @@ def _from_a_character(data: bytes) -> bytes:
     while start < len(data) and data[start] & 0xC0 == 0x80:
         start += 1
     return data[start:]
+
+
+def _to_a_character(data: bytes, end: int) -> bytes:
+    while end and data[end] & 0xC0 == 0x80:
+        end -= 1
+    return data[:end]

@@ -17,6 +17,7 @@ from typing import Any
 
 from perdure.agent.tools.output import head
 from perdure.agent.tools.workspace import Place, Refused, refusal, special
+from perdure.session.stores.files import sync_data, write_all
 
 _COMPARED = 5000
 """Lines between the first and the last difference, in the old and the new together, that are compared."""
@@ -76,10 +77,8 @@ def _replace(target: str, data: bytes, before: os.stat_result | None) -> None:
                 with contextlib.suppress(OSError):  # only root may give a file away
                     os.chown(file, before.st_uid, before.st_gid)
                 os.chmod(file, stat.S_IMODE(before.st_mode))
-            left = memoryview(data)
-            while left:
-                left = left[os.write(file, left) :]
-            os.fsync(file)
+            write_all(file, data)
+            sync_data(file)
         finally:
             os.close(file)
         os.replace(temporary, target)

@@ -71,6 +71,13 @@ def _packaged() -> str | None:
     return next(filter(os.path.isfile, found), None)
 
 
+def glob_of(text: str) -> Glob:
+    try:
+        return Glob(text)
+    except ValueError as error:
+        raise Refused(f"{text!a} is not a glob: {error}.") from None
+
+
 async def files(directory: str, ctx: ToolContext, take: Callable[[str], None]) -> bool:
     """Each file below a directory, as a path relative to it. False if something could not be looked at."""
 

@@ -301,7 +301,12 @@ def sync_data(descriptor: int) -> None:
     if sys.platform == "darwin":
         import fcntl
 
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # its fsync stops at the drive's own cache
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # its fsync stops at the drive's own cache
+        except OSError as error:
+            if error.errno not in (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY):
+                raise
+            os.fsync(descriptor)  # a network disk has no such call
     else:
         getattr(os, "fdatasync", os.fsync)(descriptor)
 
