@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 class PerdureError(Exception):
     exit_code = 1
+    candidates: Sequence[str] = ()
+    """What may have been meant."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.agent.models import THINKING_LEVELS
 from perdure.errors import UsageError
 from perdure.front import command_line
 from perdure.front.command_line import asks_for_help, help_of, help_of_all, parse
-from perdure.front.commands import COMPLETION, SESSIONS, Argument, Command
+from perdure.front.commands import COMPLETION, SESSIONS, TALK, Argument, Command
 
 COMMANDS = [*SESSIONS.values(), COMPLETION]
 PROGRAM = "pi sessions"
@@ -74,7 +75,7 @@ def test_words_become_options(words, expected):
 @st.composite
 def calls(draw) -> tuple[Command, list[str]]:
     """A verb and words that are often right for it: its options, near misses, values of all kinds."""
-    command = draw(st.sampled_from(COMMANDS))
+    command = draw(st.sampled_from([*COMMANDS, TALK]))
     spellings = [spelling for each in command.arguments if each.is_option for spelling in each.spellings]
     choices = [choice for each in command.arguments for choice in each.choices]
     values = [
@@ -121,7 +122,7 @@ def test_whatever_is_typed_is_an_answer_or_wrong_usage(call):
     assert set(found) == {argument.attribute for argument in command.arguments}
     for argument in command.arguments:
         value = found[argument.attribute]
-        kinds = {"flag": bool, "number": int, "text": str}
+        kinds = {"flag": bool, "number": int, "text": str, "perhaps": str}
         assert isinstance(value, list if argument.many else kinds[argument.kind]) or value == argument.default
 
 
@@ -256,6 +257,20 @@ def test_the_table_makes_sense(command):
         assert argument.kind in ("flag", "text", "number")
         assert bool(argument.metavar) == (argument.kind != "flag")
         assert argument.completes in ("", "id", "deleted", "file")
+
+
+@pytest.mark.parametrize("spelling", ["--append-system-prompt", "--append-system"])
+def test_an_option_that_may_be_given_several_times_is_a_list(spelling):
+    """In the order it was given, whoever reads it; and the table's default stays empty."""
+    words = [spelling, "one", "hello", f"{spelling}=two"]
+    assert parse(TALK, words, PROGRAM).append_system_prompt == ["one", "two"]
+    assert not parse(TALK, ["hello"], PROGRAM).append_system_prompt
+
+
+def test_the_levels_of_thinking_are_those_of_models():
+    """The table may not load what knows them."""
+    (thinking,) = (argument for argument in TALK.arguments if argument.name == "--thinking")
+    assert thinking.choices == THINKING_LEVELS
 
 
 def test_an_argument_is_called_by_its_long_name():

@@ -206,6 +206,17 @@ def test_what_failed_is_one_line_that_begins_with_the_program():
     assert (answer.stdout, answer.stderr.splitlines()) == ("", lines)
 
 
+@pytest.mark.parametrize(("count", "shown", "more"), [(7, 7, []), (23, 20, ["  … and 3 more"])])
+def test_what_may_have_been_meant_is_listed_a_line_each(count, shown, more):
+    """Whatever it is called."""
+    answer = piped(f"""
+        from perdure.errors import Ambiguous
+        out.failed(Ambiguous("x", [f"x{{number}}\\n\\x1b" for number in range({count})]))
+    """)
+    lines = [f"pi: {count} sessions match 'x':", *(f"  x{number} \\x1b" for number in range(shown)), *more]
+    assert answer.stderr.splitlines() == lines
+
+
 @needs("/dev/full", given=os.path.exists("/dev/full"))
 @pytest.mark.parametrize("call", ["line('x')", "data('x')", "raw(b'x')", "page('x')"])
 def test_output_that_cannot_be_written_is_told_apart(call):
@@ -286,6 +297,8 @@ def test_work_that_takes_its_time_shows_a_bar_and_wipes_it():
             while time.monotonic() < start + 1.3:
                 progress.update(3, 4)
                 time.sleep(0.01)
+            assert out.is_progress_shown
+        assert not out.is_progress_shown
         out.line("done")
     """)
     drawn = text.split("\r")

@@ -2,19 +2,25 @@
 
 What is begun here is awaited to its end whatever happens meanwhile: who is cancelled learns of it at the next
 await, so that what was done and what is known of it cannot come apart. A trip to the thread and back takes
-two rounds of the event loop; `asyncio.to_thread` behind a shield takes five, and a turn makes four trips.
+two rounds of the event loop; `asyncio.to_thread` behind a shield takes five.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from perdure.errors import Held
+
 T = TypeVar("T")
 
+PATIENCE = 10.0
+"""Seconds to wait for a session that another process talks in."""
+_PACE = 0.05
 _MOST_THREADS = 8
 _pools: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
 """An event loop's own, so that a process that was forked has none of its parent's."""
@@ -56,6 +62,22 @@ async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
     if errors:
         raise errors.pop()
     return results[0]
+
+
+async def when_free(
+    work: Callable[..., T], *arguments: Any, waiting: Callable[[Held], object] = lambda _: None
+) -> T:
+    """What needs a session that another process may hold, tried until it is let go of; or else `Held`.
+    `waiting` is told whom it waits for. `work` must not wait itself: there are few threads."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return await in_thread(work, *arguments)
+        except Held as error:
+            if time.monotonic() > end:
+                raise
+            waiting(error)
+        await asyncio.sleep(_PACE)
 
 
 async def settled(under_way: Awaitable[T]) -> T:

@@ -11,10 +11,8 @@ Nothing is written before something is said, and a new session in which nothing 
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 import os
-import time
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
@@ -22,7 +20,7 @@ from typing import Any, Self
 from perdure import config, registry
 from perdure.agent import environment, prompt
 from perdure.agent.agent import Agent, Voice
-from perdure.agent.aside import in_thread
+from perdure.agent.aside import in_thread, when_free
 from perdure.agent.compaction import CompactionStrategy, SummaryCompaction
 from perdure.agent.events import AgentEvent
 from perdure.agent.loop import Bench
@@ -32,13 +30,10 @@ from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.models.resolver import ModelResolver
 from perdure.agent.settings import Settings, known_level, pi_home
 from perdure.agent.tools import BUILT_IN, Tool
-from perdure.errors import Held, ModelError, UsageError
+from perdure.errors import ModelError, UsageError
 from perdure.session.context import Context
 from perdure.session.entry import Content, ModelChange, ThinkingLevelChange
 from perdure.session.session import Session
-
-_PATIENCE = 10.0
-"""Seconds to wait for a session that another process talks in."""
 
 
 class AgentSession:
@@ -191,15 +186,7 @@ class AgentSession:
 
         if session_id is None:
             return await in_thread(Session.create, pi_store(self._sessions_dir, cwd=self._cwd))
-        sessions = SessionManager(self._sessions_dir, wait=0)
-        end = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                return await in_thread(sessions.open_session, session_id)
-            except Held:
-                if time.monotonic() > end:
-                    raise
-            await asyncio.sleep(0.05)  # rather than have a thread wait: there are few
+        return await when_free(SessionManager(self._sessions_dir, wait=0).open_session, session_id)
 
     def _let_go(self, session: Session) -> None:
         is_empty = self._is_new and session.head is None

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import os
 import sys
 from collections.abc import Sequence
 
 from perdure.agent.tools.read import LARGEST_IMAGE, image_kind
+from perdure.agent.tools.workspace import SNIFFED, is_binary
 from perdure.errors import UsageError
 from perdure.front.output import Output
 from perdure.session.entry import Block, Content, Image, Text
 
 _MOST_BYTES = 20 * 1024 * 1024
 """Of stdin, and of a file: more is no prompt."""
-_LOOK = 8192
-"""Bytes that tell whether it is text."""
 
 
 def prompt(words: Sequence[str], cwd: str, out: Output) -> Content:
@@ -51,9 +51,9 @@ def _piped(out: Output) -> str:
         out.transient("")
     if len(data) > _MOST_BYTES:
         raise UsageError(f"stdin has more than {_MOST_BYTES >> 20} MB", "name the file in the prompt instead")
-    if b"\0" in data[:_LOOK]:
+    if is_binary(data[:SNIFFED]):
         raise UsageError("stdin is no text", "name the file in the prompt instead")
-    return data.decode("utf-8", "replace").strip("\n")
+    return _text(data).strip("\n")
 
 
 def _attached(name: str, cwd: str) -> str | Image:
@@ -73,6 +73,11 @@ def _attached(name: str, cwd: str) -> str | Image:
         raise UsageError(f"@{name} is an image of more than {LARGEST_IMAGE >> 20} MB", "make it smaller")
     if kind:
         return Image(base64.b64encode(data).decode(), kind)
-    if b"\0" in data[:_LOOK]:
+    if is_binary(data[:SNIFFED]):
         raise UsageError(f"@{name} is neither text nor an image", "name it in the prompt instead")
-    return f'<file name="{name}">\n{data.decode("utf-8", "replace")}\n</file>'
+    return f'<file name="{name}">\n{_text(data)}\n</file>'
+
+
+def _text(data: bytes) -> str:
+    is_utf_16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return data.decode("utf-16" if is_utf_16 else "utf-8-sig", "replace")

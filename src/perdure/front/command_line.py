@@ -135,9 +135,10 @@ def _read_quickly(command: Command, words: Sequence[str]) -> tuple[dict[str, Any
         if value == END_OF_OPTIONS or (not is_joined and _looks_like_an_option(value)):
             return None
         try:
-            values[argument.attribute] = _value(argument, value)
+            read = _value(argument, value)
         except ValueError:
             return None
+        values[argument.attribute] = [*values[argument.attribute], read] if argument.many else read
     return values, alone
 
 
@@ -162,7 +163,8 @@ def _read_thoroughly(
             hint = "" if near else f"what begins with a dash and is none comes after `{END_OF_OPTIONS}`; "
             raise _wrong_usage(f"unknown option {quoted(word)}{near}", command, program, hint)
     for name, value in vars(found).items():
-        if value in (END_OF_OPTIONS, []):  # as some versions read `--limit=--`
+        given = value if isinstance(value, list) and value else [value]
+        if END_OF_OPTIONS in given or [] in given:  # as some versions read `--limit=--`
             raise _wrong_usage(f"{quoted(END_OF_OPTIONS)} cannot be {name}", command, program)
     return _defaults(command) | vars(found), alone
 
@@ -192,6 +194,7 @@ def _add_options(parser: ArgumentParser, command: Command) -> None:
                 *argument.spellings,
                 default=argparse.SUPPRESS,
                 type=reader(argument),
+                action="append" if argument.many else "store",
                 metavar=argument.metavar,
                 help=argument.help,
                 **perhaps,

@@ -16,7 +16,7 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from types import SimpleNamespace
 
 from perdure import config
-from perdure.agent.aside import in_thread
+from perdure.agent.aside import in_thread, when_free
 from perdure.agent.draft import Draft
 from perdure.agent.events import (
     AgentEvent,
@@ -36,15 +36,17 @@ from perdure.agent.tokens import of_message
 from perdure.agent.tools import BUILT_IN
 from perdure.errors import Held, PerdureError, UsageError
 from perdure.front.asking import prompt
-from perdure.front.opening import Opened, open_session
+from perdure.front.opening import Meant, find_session
 from perdure.front.output import Output, Styled
 from perdure.front.visible import fit, one_line
 from perdure.session import layouts
 from perdure.session.entry import Assistant, Content, SessionInfo, User
 from perdure.session.record import dumps
+from perdure.session.session import Session
+from perdure.session.stores.pi_format import header_record
 
-_PATIENCE = 10.0
-"""Seconds to wait for a session that another process talks in."""
+_FAR_TOO_MUCH = 2
+"""Windows of its model that a prompt fills: so much is refused, although its tokens are only estimated."""
 
 
 def oneshot(options: SimpleNamespace, out: Output) -> int:
@@ -60,7 +62,7 @@ def oneshot(options: SimpleNamespace, out: Output) -> int:
         settings=settings,
         tools=tools,
         system_prompt=_text_or_file(options.system_prompt),
-        append_system_prompt=[text] if (text := _text_or_file(options.append_system_prompt)) else [],
+        append_system_prompt=[_text_or_file(each) or "" for each in options.append_system_prompt],
     )
     if options.model:
         agent.find_model(options.model)  # or a fork would be made for nothing
@@ -73,7 +75,7 @@ class _Run:
         self._options = options
         self._out = out
         self._cwd = cwd
-        self._opened: Opened | None = None
+        self._meant: Meant | None = None
         self._signal = 0
         self._is_json = options.mode == "json"
         self._last: Assistant | None = None
@@ -86,44 +88,36 @@ class _Run:
         try:
             with self._signals():
                 async with self._agent, self._showing_that_time_passes():
-                    self._opened = await self._open()
-                    return await self._talk(content, self._opened)
+                    self._meant = await in_thread(find_session, self._options, self._out, self._cwd)
+                    session = await when_free(self._meant.open, waiting=self._wait_for)
+                    return await self._talk(content, self._meant, session)
         except asyncio.CancelledError:
             if not self._signal:
                 raise
             return 128 + self._signal
         finally:
+            if self._meant is not None and not self._is_said:
+                await in_thread(self._meant.remove_if_unused)
             self._say_how_to_go_on()
 
-    async def _open(self) -> Opened:
-        """Waits for whoever talks in the session, so that Ctrl+C need not."""
-        end = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                return await in_thread(open_session, self._options, self._out, self._cwd)
-            except Held as error:
-                if time.monotonic() > end:
-                    raise
-                self._doing = f"{error.message}; waiting for it"
-            await asyncio.sleep(0.1)
+    def _wait_for(self, error: Held) -> None:
+        self._doing = f"{error.message}; waiting for it"
 
-    async def _talk(self, content: Content, opened: Opened) -> int:
+    async def _talk(self, content: Content, meant: Meant, session: Session) -> int:
         await self._agent.start(
             self._options.model or None,
-            session=opened.session,
-            is_new=opened.is_new,
+            session=session,
+            is_new=meant.is_new,
             default_model=wanted(None),
             thinking=self._options.thinking or None,
         )
-        self._say_what_is_unexpected(opened)
-        model = self._agent.model
-        if (tokens := of_message(User(content))) > model.context_window:
-            size = f"about {tokens:,} tokens, and {model.reference} reads {model.context_window:,}"
-            raise UsageError(f"The prompt has {size}", "name its files without @, to be read in parts")
+        self._say_what_is_unexpected(meant)
+        self._refuse_far_too_much(content)
         if self._options.name:
             self._agent.agent.note_change(SessionInfo(self._options.name))
         if self._is_json:
-            self._line(dumps(_header(opened)))
+            cwd = meant.header.cwd or config.here()
+            self._line(dumps(header_record(meant.header._replace(id=session.id, cwd=cwd))))
         try:
             async with aclosing(self._agent.send_message(content)) as events:
                 async for event in events:
@@ -133,6 +127,16 @@ class _Run:
                 self._print(self._draft.message())  # it could not be saved, and is shown before it is lost
             raise
         return self._answer()
+
+    def _refuse_far_too_much(self, content: Content) -> None:
+        model = self._agent.model
+        tokens, window = of_message(User(content)), model.context_window
+        if tokens > _FAR_TOO_MUCH * window:
+            raise PerdureError(
+                f"The prompt has about {tokens:,} tokens, and {model.reference} reads {window:,}",
+                "name its files without @, to be read in parts, or, if the model is your own and reads more, "
+                "say so with `contextWindow`",
+            )
 
     # --- what is shown -------------------------------------------------------------------------------
 
@@ -175,7 +179,8 @@ class _Run:
             begun = time.monotonic()
             while True:
                 await asyncio.sleep(1)
-                self._out.transient(f"{self._doing} ({time.monotonic() - begun:.0f} s)")
+                if not self._out.is_progress_shown:
+                    self._out.transient(f"{self._doing} ({time.monotonic() - begun:.0f} s)")
 
         ticking = asyncio.create_task(tick()) if self._out.is_watched and not self._is_json else None
         try:
@@ -214,26 +219,26 @@ class _Run:
         else:
             self._note("The model said nothing.")
 
-    def _say_what_is_unexpected(self, opened: Opened) -> None:
+    def _say_what_is_unexpected(self, meant: Meant) -> None:
         for notice in self._agent.notices:
             self._note(notice)
         model = self._agent.model
         if self._agent.agent.voice.thinking != "off" and not model.reasoning:
             self._note(f"{model.reference} cannot be told how much to think.")
         here = config.here()
-        cwd = opened.header.cwd
+        cwd = meant.header.cwd
         if cwd and os.path.realpath(cwd) != os.path.realpath(here):
             home = config.as_typed(cwd)
             self._note(f"This session belongs to {home}; staying in {config.as_typed(here)}.")
 
     def _say_how_to_go_on(self) -> None:
-        if not self._is_said or self._options.no_session or self._opened is None:
+        if not self._is_said or self._options.no_session or self._meant is None:
             return
         import shlex
 
-        session = self._opened.session
-        is_at_home = any(session.ref.path.startswith(os.path.join(home.path, "")) for home in layouts.homes())
-        name = session.id if is_at_home else session.ref.path
+        ref = self._meant.ref
+        is_at_home = any(ref.path.startswith(os.path.join(home.path, "")) for home in layouts.homes())
+        name = ref.id if is_at_home else ref.path
         command = f"{_as_called(self._out.program)} --session {shlex.quote(name)} -p TEXT"
         self._out.note(Styled(f"Go on: {command}", "dim"))
 
@@ -271,17 +276,6 @@ class _Run:
                     pass
 
 
-def _header(opened: Opened) -> dict[str, object]:
-    header = opened.header
-    return {
-        "type": "session",
-        "version": 3,
-        "id": header.id,
-        "timestamp": header.timestamp,
-        "cwd": header.cwd or config.here(),
-    }
-
-
 def _as_called(program: str) -> str:
     """How this program can be called again: by its name, if that is found, or as it was."""
     folders = config.setting("PATH").split(os.pathsep)
@@ -313,13 +307,14 @@ def _content(options: SimpleNamespace, cwd: str, out: Output) -> Content:
         raise
 
 
-def _tools(options: SimpleNamespace) -> list[str]:
+def _tools(options: SimpleNamespace) -> list[str] | None:
+    """None is all of them."""
     if options.no_tools:
         if options.tools is not None:
             raise UsageError("--tools and --no-tools contradict each other")
         return []
     if options.tools is None:
-        return [*BUILT_IN]
+        return None
     named = [name.strip() for name in options.tools.split(",") if name.strip()]
     if not named:
         raise UsageError("--tools names no tool", f"the tools are {', '.join(BUILT_IN)}; --no-tools is none")

@@ -1,20 +1,23 @@
-"""Which session a call of the program means, and opening it to talk in.
+"""Which session a call of the program means. One that is made by the call is made here, and none is opened.
 
-A call that names a session opens exactly that one, or fails: it never makes another instead.
+A call that names a session means exactly that one, or fails: it never makes another instead.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
 
-from perdure.errors import Ambiguous, NotFound, UsageError
+from perdure.agent.aside import PATIENCE
+from perdure.errors import Ambiguous, NotFound, PerdureError, UsageError
 from perdure.front.output import Output
 from perdure.session import ids, layouts, reference
 from perdure.session.layouts import Home
 from perdure.session.session import Session
 from perdure.session.stores import Found, Header, Store, open_store
+from perdure.session.stores.file_store import FileStore
 from perdure.session.stores.lock import Lock
 
 if TYPE_CHECKING:  # a new session asks no catalog, and need not wait for SQLite to be loaded
@@ -25,20 +28,29 @@ WAYS = ("continue", "resume", "session", "session_id", "fork", "no_session")
 
 _MAKING = os.path.join("locks", ".new.lock")
 """No session's own: an id does not begin with a dot."""
-_PATIENCE = 10.0
 
 
-class Opened(NamedTuple):
-    session: Session
-    is_new: bool
-    """Whether it was made by this call, to be removed if nothing is said in it."""
+class Meant(NamedTuple):
+    store: Store
+    ref: Found
     header: Header
     """Its id, when it was made, and the directory of its project, as far as that is known."""
+    is_new: bool = False
+    """Whether it was made by this call, to be removed if nothing is said in it."""
+
+    def open(self) -> Session:
+        """To talk in; `Held`, at once, if another process does."""
+        return Session.open(self.store, self.ref, wait=0)
+
+    def remove_if_unused(self) -> None:
+        """Where nothing was said in it since this call made it, also not in a fork, which is never empty."""
+        if self.is_new and isinstance(self.store, FileStore):
+            with suppress(PerdureError):  # why nothing was said is what its user should hear of
+                self.store.take_back(self.ref)
 
 
-def open_session(options: SimpleNamespace, out: Output, cwd: str) -> Opened:
-    """The session that the options mean; without any, a new one of the project in `cwd`. `Held`, at once, if
-    another process talks in it."""
+def find_session(options: SimpleNamespace, out: Output, cwd: str) -> Meant:
+    """The session that the options mean; without any, a new one of the project in `cwd`."""
     given = [way for way in WAYS if getattr(options, way) not in (None, False)]
     if len(given) > 1:
         said = " and ".join(f"--{way.replace('_', '-')}" for way in given)
@@ -49,8 +61,7 @@ def open_session(options: SimpleNamespace, out: Output, cwd: str) -> Opened:
         raise UsageError("ENTRY is empty", "--fork ID --at ENTRY")
     match given:
         case ["continue"]:
-            row = _newest(out, cwd)
-            return _open(*reference.find(row.path))
+            return _kept(*reference.find(_newest(out, cwd).path))
         case ["resume"]:
             return _resumed(options.resume, out)
         case ["session"]:
@@ -62,35 +73,18 @@ def open_session(options: SimpleNamespace, out: Output, cwd: str) -> Opened:
         case ["no_session"]:
             from perdure.session.stores.memory import MemoryStore
 
-            return _new(Session.create(MemoryStore()), cwd)
-    return _new(Session.create(open_store("pi", cwd=cwd)), cwd)
+            return _new(MemoryStore(), ids.new_id(), cwd)
+    return _new(open_store("pi", cwd=cwd), ids.new_id(), cwd)
 
 
-def _new(session: Session, cwd: str) -> Opened:
-    return Opened(session, True, Header(session.id, ids.stamp(ids.now()), cwd))
+def _new(store: Store, id: str, cwd: str) -> Meant:
+    header = Header(id, ids.stamp(ids.now()), cwd)
+    return Meant(store, store.create(header), header, is_new=True)
 
 
-def _open(store: Store, ref: Found) -> Opened:
-    header = _first_line(ref) if store.name == "pi" else Header(ref.id, "")
-    return Opened(Session.open(store, ref, wait=0), False, header)
-
-
-def _first_line(ref: Found) -> Header:
-    """What the first line of a session of pi's says, and its file's name. The rest is not read."""
-    from perdure.session.record import loads
-    from perdure.session.stores.pi_format import header_from_name
-
-    header = header_from_name(os.path.basename(ref.path))
-    try:
-        with open(ref.path, "rb") as file:
-            said = loads(file.readline(1 << 20))
-    except (OSError, ValueError):
-        return header
-    cwd, timestamp = said.get("cwd"), said.get("timestamp")
-    return header._replace(
-        cwd=cwd if isinstance(cwd, str) else "",
-        timestamp=timestamp if isinstance(timestamp, str) else header.timestamp,
-    )
+def _kept(store: Store, ref: Found) -> Meant:
+    assert isinstance(store, FileStore)
+    return Meant(store, ref, store.header(ref))
 
 
 def _newest(out: Output, cwd: str) -> Row:
@@ -113,7 +107,7 @@ def _rows(scope: Scope, out: Output, limit: int) -> list[Row]:
         return catalog.rows(scope, limit=limit)
 
 
-def _resumed(text: str, out: Output) -> Opened:
+def _resumed(text: str, out: Output) -> Meant:
     """A unique beginning of an id, an exact name, or words that were said in one session only."""
     from perdure.session.catalog import Catalog, Scope
 
@@ -122,7 +116,7 @@ def _resumed(text: str, out: Output) -> Opened:
         rows = _rows(scope, out, 20)
         raise Ambiguous("-r", [_shown(row) for row in rows]) if rows else NotFound("Session", "-r")
     try:
-        return _open(*reference.find(text))
+        return _kept(*reference.find(text))
     except NotFound as error:
         missing = error
     with Catalog() as catalog:
@@ -136,16 +130,16 @@ def _resumed(text: str, out: Output) -> Opened:
     if len(rows) > 1:
         raise Ambiguous(text, [_shown(row) for row in rows])
     (row,) = rows
-    return _open(*reference.find(row.path))
+    return _kept(*reference.find(row.path))
 
 
 def _shown(row: Row) -> str:
     return f"{row.program}:{row.id} ({row.title or 'untitled'})"
 
 
-def _named(text: str) -> Opened:
+def _named(text: str) -> Meant:
     try:
-        return _open(*reference.find(text))
+        return _kept(*reference.find(text))
     except NotFound:
         path = os.path.abspath(os.path.expanduser(text))
         if not os.path.isfile(path):
@@ -154,24 +148,24 @@ def _named(text: str) -> Opened:
     store = open_store("pi", folder, sessions_dir=folder)
     for ref in store.list():
         if os.path.samefile(ref.path, path):
-            return _open(store, ref)
+            return _kept(store, ref)
     raise NotFound("Session", text, hint="the file is not called like one of pi's sessions")
 
 
-def _of_id(id: str, cwd: str) -> Opened:
+def _of_id(id: str, cwd: str) -> Meant:
     """That session, or a new one of that id. Processes that want it at once make it once: they look and make
     under one lock."""
     ids.check(id)
     home = Home("pi", layouts.home_of("pi"))
     store = open_store("pi", cwd=cwd)
-    with Lock(home.path, _MAKING, id, _PATIENCE):
-        found = [ref for _, ref in reference.listed([home]) if ref.id == id]
-        ref = found[0] if found else store.create(Header(id, ids.stamp(ids.now())))
-    return _open(store, ref)._replace(is_new=not found)
+    with Lock(home.path, _MAKING, id, PATIENCE):
+        for _, ref in reference.listed([home]):
+            if ref.id == id:
+                return _kept(store, ref)
+        return _new(store, id, cwd)
 
 
-def _forked(text: str, at: str | None, cwd: str) -> Opened:
+def _forked(text: str, at: str | None, cwd: str) -> Meant:
     """It goes on here, so it is this project's."""
     store, ref = reference.find(text)
-    made = Session.view(store, ref).fork(at, cwd=cwd)
-    return _open(store, made)
+    return _kept(store, Session.view(store, ref).fork(at, cwd=cwd))._replace(is_new=True)

@@ -37,6 +37,7 @@ _PAGER = "less -FRX"
 _PATIENCE = 1.0  # seconds of work before its progress is shown
 _PACE = 0.1
 _BAR = 30
+_MOST_CANDIDATES = 20
 
 
 class Styled(namedtuple("Styled", "text style")):
@@ -80,6 +81,8 @@ class Output:
         self.colour = _has_colour(self._stdout)
         self._notes_have_colour = _has_colour(self._stderr)
         self._is_transient_shown = False
+        self.is_progress_shown = False
+        """Whether a bar says how far some work is, over which nothing else should be drawn."""
 
     @property
     def columns(self) -> int:
@@ -115,9 +118,14 @@ class Output:
         self._is_transient_shown = bool(text)
 
     def failed(self, error: PerdureError) -> None:
-        """What went wrong and what to do about it, in one line."""
+        """What went wrong and what to do about it, in one line; or what may be meant, a line each."""
         between = " " if error.message.endswith("?") else "; "
-        self.note(one_line(f"{self.program}: {between.join(filter(None, (error.message, error.hint)))}"))
+        said = between.join(filter(None, (error.message, "" if error.candidates else error.hint)))
+        self.note(one_line(f"{self.program}: {said}{':' if error.candidates else ''}"))
+        for candidate in error.candidates[:_MOST_CANDIDATES]:
+            self.note(f"  {one_line(candidate)}")
+        if (more := len(error.candidates) - _MOST_CANDIDATES) > 0:
+            self.note(f"  … and {more:,} more")
 
     def data(self, value: object) -> None:
         """One JSON value, in which all that is not fit for a terminal is escaped as JSON does it."""
@@ -163,7 +171,7 @@ class Output:
     def progress(self, what: str) -> Progress:
         """How far some work is, shown on stderr if that is a terminal and the work takes its time."""
         self.flush()
-        return Progress(what, self._stderr)
+        return Progress(what, self)
 
     def flush(self) -> None:
         try:
@@ -249,38 +257,30 @@ class Output:
 
 
 class Progress:
-    """A bar that comes after a second and is gone at the end. Inside it nothing else is written."""
+    """A bar that comes after a second and is gone at the end."""
 
-    def __init__(self, what: str, stream: TextIO | None) -> None:
-        self._what = one_line(what)
-        self._stream = stream if _is_terminal(stream) and config.setting("TERM") != "dumb" else None
+    def __init__(self, what: str, out: Output) -> None:
+        self._what = what
+        self._out = out
         self._next = time.monotonic() + _PATIENCE
-        self._is_shown = False
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._is_shown:
-            self._draw("")
+        if self._out.is_progress_shown:
+            self._out.is_progress_shown = False
+            self._out.transient("")
 
     def update(self, done: int, total: int) -> None:
         """So much of all of it is done."""
         now = time.monotonic()
-        if now < self._next or self._stream is None:
+        if now < self._next:
             return
         self._next = now + _PACE
         bar = "=" * (_BAR * min(done, total) // total if total > 0 else 0)
-        self._draw(fit(f"{self._what} [{bar:{_BAR}}] {done}/{total}", _columns(self._stream) - 1))
-
-    def _draw(self, text: str) -> None:
-        assert self._stream is not None
-        self._is_shown = True
-        try:
-            _write(self._stream, f"\r{text}\x1b[K", escape)
-            self._stream.flush()
-        except OSError:
-            self._stream = None  # the work goes on unseen
+        self._out.is_progress_shown = True
+        self._out.transient(f"{self._what} [{bar:{_BAR}}] {done}/{total}")
 
 
 def _painted(parts: Sequence[str | Styled], colour: bool) -> str:

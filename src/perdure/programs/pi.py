@@ -113,7 +113,7 @@ def _talk(name: str, words: "Sequence[str]") -> int:
     options = parse(TALK, others, name)
     if len(others) < len(words):
         return _show_version(name)
-    if not options.print:
+    if not (options.print or options.mode == "json"):
         raise _not_yet(options.message, name)
     return _perform(TALK, options, name)
 

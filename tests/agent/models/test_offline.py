@@ -18,11 +18,14 @@ from perdure.agent.models.offline import WHAT_IT_CAN, WHAT_IT_IS
 from perdure.agent.models.offline.project import commands_in, first_paragraph
 from perdure.agent.models.offline.question import question
 from perdure.agent.models.offline.source import is_test, source
+from perdure.agent.models.offline.summary import requested
+from perdure.agent.tokens import of_message, of_text, used
 from perdure.agent.tools import AgentToolResult
 from perdure.session.context import INTERRUPTED
 from perdure.session.entry import Assistant, Text, ToolResult, User, text_of
+from perdure.session.record import dumps
 from tests.agent.examples import FEW
-from tests.agent.models.offline_talk import MODEL, answer, calls, folder, places, said, talk
+from tests.agent.models.offline_talk import MODEL, TOOLS, answer, calls, folder, places, said, talk
 
 ROOT = Path(__file__).parents[3]
 
@@ -205,6 +208,25 @@ def test_tools_that_are_off_are_done_without(tmp_path, names, expected):
     assert expected in messages[-1].content[0].text
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("find shop", "Looking for something takes `grep` or `find`; this session has no such tool."),
+        ("how many files", "Counting files takes `find`; this session has no such tool."),
+        ("read README.md", "Reading a file takes `read`; this session has no such tool."),
+        ("list src", "Listing a folder takes `ls`; this session has no such tool."),
+        ("explain src", "Looking for something takes `grep` or `find`; this session has no such tool."),
+        (
+            "explain src/cart.js",
+            "Looking at a file or a folder takes `read` or `ls`; this session has no such",
+        ),
+    ],
+)
+def test_a_question_says_which_tool_it_takes(tmp_path, words, expected):
+    """Where that is off, and no other would do."""
+    assert expected in said(folder(tmp_path, JAVASCRIPT), words, ("bash",))
+
+
 def test_failing_tools_do_not_stop_it(tmp_path):
     """An interrupted call is an error like any; it is not made again."""
 
@@ -343,7 +365,18 @@ def test_the_same_conversation_gets_the_same_pieces_in_lines(tmp_path):
     assert len(text) > 5
     assert all(piece.text.count("\n") == 1 for piece in text)
     assert end == Finished("stop", end.usage)
-    assert (end.usage.input, end.usage.output) == (2, -(-sum(len(piece.text) for piece in text) // 4))
+    sent = of_text("hello") + of_text("[]")  # no tools
+    assert (end.usage.input, end.usage.output) == (sent, of_text("".join(piece.text for piece in text)))
+
+
+def test_calls_and_tools_are_counted_too(tmp_path):
+    """As the agent counts them where no provider does."""
+    asked, called, result, *_ = talk(tmp_path, "find one", ("grep",))
+    specs = of_text(dumps([TOOLS["grep"].spec]).decode())
+    assert used(called, "input") == of_message(asked) + specs
+    assert used(called, "output") == of_message(called) > 5
+    after = asyncio.run(answer([asked, called, result], ("grep",)))
+    assert used(after, "input") == sum(map(of_message, (asked, called, result))) + specs
 
 
 def test_it_is_light_to_load():
@@ -436,6 +469,16 @@ def test_a_turn_that_was_condensed_goes_on(tmp_path):
     assert "- `a.py`\n  - 1: `def one(): pass`" in said(tmp_path, text)
 
 
+def test_a_turn_that_was_cut_in_two_goes_on_with_its_own_question(tmp_path):
+    """Not with the one before it, of which its summary tells first."""
+    folder(tmp_path, {"a.py": "def one(): pass\n"})
+    before, turn = (
+        requested(f"<conversation>\n[User]: {words}\n</conversation>") for words in ("list", "find one")
+    )
+    condensed = f"<summary>\n{before}\n\n---\n\n{turn}\n</summary>"
+    assert "- `a.py`\n  - 1: `def one(): pass`" in said(tmp_path, condensed)
+
+
 def test_a_title_is_what_the_conversation_began_with():
     """Nothing else: programs take it as it is."""
     messages = [
@@ -444,3 +487,5 @@ def test_a_title_is_what_the_conversation_began_with():
         User("title for this session"),
     ]
     assert asyncio.run(answer(messages)).content == [Text("Why is the login test flaky?")]
+    messages[0] = User("Condensed:\n<summary>\n## Goal\n- Mend the login test.\n\n## Progress\n</summary>")
+    assert asyncio.run(answer(messages)).content == [Text("Mend the login test.")]

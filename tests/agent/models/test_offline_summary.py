@@ -5,11 +5,13 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.agent.models import OFFLINE, Model, Piece, Request
+from perdure.agent.models import OFFLINE, Model, Piece, Request, Sent
 from perdure.agent.models.offline import WHAT_IT_IS, Offline
 from perdure.agent.models.offline.summary import SECTIONS, Said, requested, summary
+from perdure.agent.transcript import render
 from perdure.session.entry import Assistant, Text, User
 from tests.agent.examples import FEW
+from tests.agent.models.offline_talk import folder, said, talk
 
 TALK = """\
 <conversation>
@@ -42,7 +44,7 @@ def within(text, heading):
 
 
 def test_a_summary_has_what_was_asked_done_decided_and_seen():
-    """Each under its heading, in the words that were said, and nothing about this program."""
+    """Each under its heading, in the words that were said."""
     text = requested(TALK)
     assert [text.index(f"## {name}\n") for name in SECTIONS] == sorted(
         text.index(f"## {name}\n") for name in SECTIONS
@@ -56,7 +58,44 @@ def test_a_summary_has_what_was_asked_done_decided_and_seen():
     assert "Changed: src/table.py" in context
     assert "Looked at: src/parser.py" in context
     assert "AssertionError: 3 != 4" in context
-    assert WHAT_IT_IS not in text
+
+
+def test_nothing_that_this_program_says_of_itself_is_in_a_summary(tmp_path):
+    """Of a conversation that was held with it: neither when it is condensed, nor when the user asks."""
+    folder(tmp_path, {"a.py": "def one(): pass\n", "b.py": "# TODO: one\n"})
+    messages: list[Sent] = []
+    for asked in ("explain this code", "find TODO", "where is one defined", "run it", "hello"):
+        messages = talk(tmp_path, asked, before=messages)
+        assert messages[-1].text.startswith(WHAT_IT_IS)
+    recap = said(tmp_path, "summarise our conversation", before=messages).removeprefix(WHAT_IT_IS)
+    words = WHAT_IT_IS.split()
+    for text in (requested(render(messages)), recap):
+        assert "1 line in 1 file for the text `TODO`: `b.py`" in within(text, "### Done")
+        assert "`one` is defined here: `a.py:1` `def one(): pass`" in within(text, "### Done")
+        assert "(none)" in within(text, "## Key Decisions")
+        assert [
+            words[at : at + 3] for at in range(len(words) - 2) if " ".join(words[at : at + 3]) in text
+        ] == []
+
+
+def test_only_a_tool_that_failed_is_in_the_way():
+    """Code that was read may speak of errors too."""
+    code = "[User]: read it\n\n[Tool result]: class NotSaved(PerdureError):"
+    assert "NotSaved" not in requested(f"<conversation>\n{code}\n</conversation>")
+    failed = "[User]: read it\n\n[Tool result]: (failed) It is a folder"
+    text = requested(f"<conversation>\n{failed}\n</conversation>")
+    assert "- It is a folder" in within(text, "### Blocked")
+
+
+def test_what_was_condensed_is_part_of_what_a_user_asks_for(tmp_path):
+    """It stands before the rest, as what it is, and not as something the user said."""
+    condensed = User(f"What they held:\n\n<summary>\n{requested(TALK)}\n</summary>")
+    before = [condensed, User("Use four spaces, always."), Assistant([Text("It is done.")])]
+    text = said(tmp_path, "summarise our conversation", before=before)
+    assert within(text, "## Goal").startswith("- Make the parser faster.")
+    assert "Changed: src/table.py" in within(text, "## Critical Context")
+    assert "It is done." in within(text, "### Done")
+    assert "What they held" not in text
 
 
 def test_a_second_summary_keeps_what_the_first_one_kept():

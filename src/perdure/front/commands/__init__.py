@@ -40,7 +40,7 @@ class Argument(
     metavar: str
     """What help calls its value."""
     many: bool
-    """Whether it takes all the words that are left, as a list."""
+    """Whether it takes all the words that are left, as a list; an option, one each time it is given."""
     optional: bool
     """Whether it may be left out, where it stands alone."""
     completes: str
@@ -271,7 +271,7 @@ TALK = Command(
         Argument("-p/--print", "answer once, on stdout, and end", "flag", False),
         Argument(
             "--mode",
-            "what is printed: text, the answer; json, every event",
+            "what is printed: text, the answer; json, every event, which implies --print",
             default="text",
             choices=("text", "json"),
             metavar="MODE",
@@ -322,14 +322,20 @@ TALK = Command(
         Argument(
             "--system-prompt", "in place of the usual one: text, or a file", default=None, metavar="TEXT"
         ),
-        Argument("--append-system-prompt", "added to it: text, or a file", metavar="TEXT"),
+        Argument(
+            "--append-system-prompt",
+            "added to it: text, or a file; may be given several times",
+            default=(),
+            metavar="TEXT",
+            many=True,
+        ),
         Argument("-C", "go to this directory first", metavar="DIR", completes="file"),
     ),
     (
         '{pi} -p "explain this code"',
         "git diff | {pi} -p review this @docs/style.md",
         '{pi} -p -c "now write the tests"',
-        "{pi} -p --mode json -m anthropic/claude-sonnet-4-5:high hello",
+        "{pi} --mode json -m anthropic/claude-sonnet-4-5:high hello",
     ),
 )
 """The program itself, without a command."""

@@ -18,7 +18,7 @@ from perdure.errors import Held, InvalidId, NotFound, NotSaved, Unreadable, Usag
 from perdure.session import ids, listing, trash
 from perdure.session.entry import Entry
 from perdure.session.layouts import LAYOUTS
-from perdure.session.stores import START, Cursor, Durability, Found, Page, files
+from perdure.session.stores import START, Cursor, Durability, Found, Header, Page, files
 from perdure.session.stores.lock import Lock, holder
 from perdure.session.trash import Trashed
 
@@ -52,6 +52,10 @@ class FileStore(ABC):
             return os.path.abspath(self._cwd or "")
         except OSError:
             return ""  # the directory this process was started in is gone
+
+    def header(self, ref: Found) -> Header:
+        """What is known of a session as a whole before its entries are read; `read` may know more."""
+        return Header(ref.id, "")
 
     def forbidden(self, entry: Entry) -> Sequence[str]:
         return ()
@@ -91,6 +95,16 @@ class FileStore(ABC):
             if not page.entries and not page.problems and not self._beside(relative):
                 self._remove(relative)
                 self._deleted(ref)
+                return True
+        return False
+
+    def take_back(self, made: Found) -> bool:
+        """Leave no trace of what `create` made and returned. Whether it is gone: not if it was written to
+        since, and not while somebody may."""
+        with contextlib.suppress(Held), self.lock(made, 0):
+            if found(made.id, made.path) == made and made.inode:
+                self._remove(self.relative(made))
+                self._deleted(made)
                 return True
         return False
 

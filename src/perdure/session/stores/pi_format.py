@@ -40,7 +40,7 @@ def header_from_name(name: str) -> Header:
 # --- lines --------------------------------------------------------------------------------------
 
 
-def header_line(header: Header) -> bytes:
+def header_record(header: Header) -> dict[str, Any]:
     record: dict[str, Any] = {
         "type": "session",
         "version": VERSION,
@@ -52,7 +52,11 @@ def header_line(header: Header) -> bytes:
         record["parentSession"] = header.parent_session
     if header.facts:
         record["facts"] = dict(header.facts)
-    return _sealed(dumps({**record, "writer": _WRITER}))
+    return record
+
+
+def header_line(header: Header) -> bytes:
+    return _sealed(dumps({**header_record(header), "writer": _WRITER}))
 
 
 def entry_line(path: str, entry: Entry, *, checksum: bool) -> bytes:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from perdure.errors import NotSaved
+from perdure.errors import NotSaved, Unreadable
 from perdure.session import ids
 from perdure.session.entry import Entry
 from perdure.session.listing import pi_folder
@@ -61,6 +61,12 @@ class PiStore(JsonlStore):
             files.make_folder(os.path.dirname(ref.path))
         files.create(self.root, relative, text, sync=self.synced)
         return found(header.id, ref.path)
+
+    def header(self, ref: Found) -> Header:
+        """From the first line, and from the file's name where that says nothing."""
+        with files.open_to_read(self.root, self.relative(ref)) as file, files.told(Unreadable, ref.path):
+            descriptor = file.fileno()
+            return self.with_header(ref, descriptor, os.fstat(descriptor).st_size).header
 
     def reader(self, ref: Found) -> PiReader:
         return PiReader(ref.path, pi_format.header_from_name(os.path.basename(ref.path)))

@@ -7,22 +7,23 @@ model. The same conversation always gets the same answer. What it cannot do it s
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from perdure.agent.models import Finished, Model, Piece, Request, Sent, Usage
 from perdure.agent.models.offline.inquiry import Call, Plan, Turn, last_turn, pursue
-from perdure.session.entry import Assistant, ToolCall, User, text_of
+from perdure.agent.tokens import of_message, of_text
+from perdure.session.entry import Assistant, Text, ToolCall, User
 from perdure.session.record import dumps
 
 if TYPE_CHECKING:
     from perdure.agent.models.offline.question import Question
-    from perdure.agent.models.offline.summary import Said
 
 WHAT_IT_IS = (
     "This is the built-in `offline` model: no language model, but a program that searches this folder with "
     "real tools and does not think. For a real one, `export ANTHROPIC_API_KEY=…` (or `OPENAI_API_KEY`, "
-    "`GEMINI_API_KEY`, `OLLAMA_HOST`) and choose it with `pi models`."
+    "`GEMINI_API_KEY`, `OLLAMA_HOST`): `pi models` lists what there is, `-m` chooses."
 )
 WHAT_IT_CAN = """\
 I can answer a few kinds of questions about the files here:
@@ -34,6 +35,15 @@ _CHANGES = "Changing, judging or writing code takes a language model; this progr
 _COMMANDS = (
     "I do not run commands: without a model, nobody judges what they would do. Run it yourself in a shell."
 )
+_TAKES = {
+    **dict.fromkeys(("search", "defined", "callers", "topic"), ("Looking for something", "grep", "find")),
+    **dict.fromkeys(("count", "tests"), ("Counting files", "find")),
+    "files": ("Finding files", "find"),
+    "read": ("Reading a file", "read"),
+    "list": ("Listing a folder", "ls"),
+    "path": ("Looking at a file or a folder", "read", "ls"),
+}
+"""What a kind of question is about, and the tools of which it needs at least one."""
 
 
 class Offline:
@@ -46,19 +56,18 @@ class Offline:
 
     async def stream(self, request: Request) -> AsyncIterator[Piece | Finished]:
         answer = respond(request)
-        sent = _size(request)
         if isinstance(answer, str):
             text = answer.encode("utf-8", "replace").decode()
             for line in text.splitlines(keepends=True):
                 yield Piece(0, "text", line)
-            yield Finished("stop", Usage(_tokens(sent), _tokens(len(text))))
+            yield Finished("stop", _usage(request, Assistant([Text(text)])))
             return
-        written = 0
-        for index, call in enumerate(answer):
-            arguments = dumps(call.arguments).decode("utf-8", "replace")
-            written += len(arguments)
-            yield Piece(index, "toolCall", arguments, _call_id(request, index, call), call.name)
-        yield Finished("toolUse", Usage(_tokens(sent), _tokens(written)))
+        calls = [
+            ToolCall(_call_id(request, at, call), call.name, call.arguments) for at, call in enumerate(answer)
+        ]
+        for index, call in enumerate(calls):
+            yield Piece(index, "toolCall", dumps(call.arguments).decode(), call.id, call.name)
+        yield Finished("toolUse", _usage(request, Assistant([*calls])))
 
 
 def respond(request: Request) -> list[Call] | str:
@@ -84,9 +93,12 @@ def _answer(turn: Turn, request: Request) -> list[Call] | str:
             return _title(request.messages)
         case "recap":
             from perdure.agent.models.offline import summary
+            from perdure.agent.transcript import render
 
-            said = _said(request.messages)
-            return _honestly(summary.summary(said) if said else "Nothing has been said yet.")
+            is_new = not turn.before
+            return _honestly(
+                "Nothing has been said yet." if is_new else summary.requested(render(turn.before))
+            )
         case "run":
             return _honestly(_COMMANDS)
         case "change":
@@ -107,6 +119,10 @@ def _answer(turn: Turn, request: Request) -> list[Call] | str:
         return _honestly(
             "This session has no tools, so I cannot look at any file: start it without `--no-tools`."
         )
+    doing, *takes = _TAKES.get(asked.kind, ("",))
+    if takes and tools.isdisjoint(takes):
+        either = " or ".join(f"`{name}`" for name in takes)
+        return _honestly(f"{doing} takes {either}; this session has no such tool.")
     found = pursue(_plan(asked, tools), turn, tools)
     if not isinstance(found, str):
         return found
@@ -121,18 +137,18 @@ def _plan(asked: Question, tools: Collection[str]) -> Plan:
         case "survey":
             return survey("", tools)
         case "count" | "tests":
-            return counts(tools, only_tests=asked.kind == "tests")
+            return counts(only_tests=asked.kind == "tests")
         case "path":
             folder = asked.path.rstrip("/") or "/"
             return search.named(asked, tools, survey("" if folder == "." else folder, tools))
         case "topic":
             return search.topic(asked, tools, lambda folder: survey(folder, tools))
         case "files":
-            return search.files(asked, tools)
+            return search.files(asked)
         case "read":
-            return search.show(asked, tools)
+            return search.show(asked)
         case "list":
-            return search.listing(asked, tools)
+            return search.listing(asked)
         case _:
             return search.search(asked, tools)
 
@@ -143,32 +159,11 @@ def _honestly(*parts: str) -> str:
 
 def _title(messages: Sequence[Sent]) -> str:
     """What the conversation was begun with."""
-    first = next((text_of(message.content) for message in messages if isinstance(message, User)), "")
+    first = next((message.text for message in messages if isinstance(message, User)), "")
+    if "</summary>" in first and (goal := re.search(r"## Goal\n(?:[-*] )?(.+)", first)):
+        first = goal[1]
     line = " ".join(first.split())
     return line if len(line) <= 60 else line[:59].rsplit(" ", 1)[0] + "…"
-
-
-def _said(messages: Sequence[Sent]) -> list[Said]:
-    """The conversation before its last question."""
-    from perdure.agent.models.offline.summary import Said
-
-    last = max((at for at, message in enumerate(messages) if isinstance(message, User)), default=0)
-    found = []
-    for message in messages[:last]:
-        if isinstance(message, Assistant) and not isinstance(message.content, str):
-            calls = [block for block in message.content if isinstance(block, ToolCall)]
-            told = "; ".join(f"{call.name}({dumps(call.arguments).decode()})" for call in calls)
-            found += [Said("Assistant tool calls", told)] if told else []
-        who = (
-            "User"
-            if isinstance(message, User)
-            else "Assistant"
-            if isinstance(message, Assistant)
-            else "Tool result"
-        )
-        if text := text_of(message.content):
-            found.append(Said(who, text))
-    return found
 
 
 def _call_id(request: Request, index: int, call: Call) -> str:
@@ -185,10 +180,6 @@ def _asked_at(messages: Sequence[Sent]) -> float:
     return next((message.timestamp for message in reversed(messages) if isinstance(message, User)), 0)
 
 
-def _size(request: Request) -> int:
-    said = sum(len(text_of(message.content)) for message in request.messages)
-    return len(request.system) + said
-
-
-def _tokens(characters: int) -> int:
-    return -(-characters // 4)
+def _usage(request: Request, answer: Assistant) -> Usage:
+    beside = of_text(request.system) + of_text(dumps(request.tools).decode())
+    return Usage(sum(map(of_message, request.messages)) + beside, of_message(answer))

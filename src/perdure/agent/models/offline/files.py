@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from perdure.agent.models.offline.source import is_aside, is_code, language_of
+from perdure.agent.models.offline.source import absolute, is_aside, is_code, language_of
 
 _PYTHON = re.compile(r"\s*(?:from\s+([.\w]+)\s+import\s+(.*)|import\s+([.\w]+))")
 _RELATIVE = re.compile(r"""["'](\.[^"']*)["']""")
@@ -89,10 +89,8 @@ def _python_modules(who: str, line: str) -> Iterator[str]:
     match = _PYTHON.match(line)
     if match is None:
         return
-    module = match[1] or match[3]
-    if module.startswith("."):
-        folders = who.split("/")[:-1]
-        up = len(module) - len(module.lstrip("."))
-        module = ".".join(filter(None, [*folders[: len(folders) - up + 1], module.lstrip(".")]))
+    written = match[1] or match[3]
+    named = written.lstrip(".")
+    module = absolute(who, len(written) - len(named), named)
     yield module
     yield from (f"{module}.{name}" for name in re.findall(r"\w+", match[2] or ""))

@@ -8,11 +8,11 @@ the first calls that nobody has made yet are the answer. The same conversation a
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from perdure.agent.models import Sent, arguments_of
-from perdure.session.entry import Assistant, Image, ToolCall, ToolResult, User, text_of
+from perdure.session.entry import Assistant, Image, ToolResult, User
 from perdure.session.record import canonical
 
 MOST_ROUNDS = 8
@@ -58,6 +58,8 @@ Plan = Steps[str]
 class Turn(NamedTuple):
     """What has happened since the user last said something."""
 
+    before: Sequence[Sent]
+    """What was said until then."""
     question: str
     known: Mapping[str, Found]
     rounds: int
@@ -68,19 +70,14 @@ def last_turn(messages: Sequence[Sent]) -> Turn:
     since = messages[start + 1 :]
     results = {each.tool_call_id: each for each in since if isinstance(each, ToolResult)}
     known: dict[str, Found] = {}
-    for call in _calls(since):
+    answers = [each for each in since if isinstance(each, Assistant)]
+    for call in (call for each in answers for call in each.calls):
         if (result := results.get(call.id)) is not None:
             key = Call(call.name, arguments_of(call)).key
             is_image = any(isinstance(block, Image) for block in result.content)
-            known[key] = Found(text_of(result.content), result.is_error, is_image)
-    rounds = sum(isinstance(message, Assistant) for message in since)
-    return Turn(text_of(messages[start].content) if start >= 0 else "", known, rounds)
-
-
-def _calls(messages: Sequence[Sent]) -> Iterator[ToolCall]:
-    for message in messages:
-        if isinstance(message, Assistant) and not isinstance(message.content, str):
-            yield from (block for block in message.content if isinstance(block, ToolCall))
+            known[key] = Found(result.text, result.is_error, is_image)
+    question = messages[start].text if start >= 0 else ""
+    return Turn(messages[: max(start, 0)], question, known, len(answers))
 
 
 def pursue(plan: Plan, turn: Turn, tools: Collection[str]) -> list[Call] | str:
@@ -94,6 +91,11 @@ def pursue(plan: Plan, turn: Turn, tools: Collection[str]) -> list[Call] | str:
             wanted = plan.send([turn.known.get(call.key, NOT_ASKED) for call in wanted])
     except StopIteration as end:
         return str(end.value)
+
+
+def where(path: str) -> dict[str, str]:
+    """The argument of a tool that looks in the working directory unless it is told another."""
+    return {"path": path} if path else {}
 
 
 # --- what the tools print -----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from perdure.agent.models.offline.source import (
     looks_like_code,
     source,
 )
+from perdure.agent.models.offline.wording import fenced, number_of, some
 
 MOST_LINES = 40
 MOST_READS = 4
@@ -37,17 +38,15 @@ def described(path: str, found: Found) -> Plan:
             break
         (found,) = yield [Call("read", {"path": path, "offset": int(rest[1])})]
         text = f"{text}\n{found.body}" if found.body else text
-    lines = text.count("\n") + 1 if text else 0
     language = language_of(path) or "unknown kind"
-    size = "empty" if not text else f"{language}, {lines:,} line{'s' * (lines != 1)}"
+    lines = number_of(text.count("\n") + 1, "line")
+    size = f"{language}, {lines}" if text else "empty"
     parts = [f"## `{path}`\n\n{size}{', and more that was not read' if found.is_cut else ''}."]
     seen = source(path, text)
     if seen.doc:
         parts.append(f"It says of itself: {seen.doc}")
-    listed = [*_contents(path, text, seen)]
-    if listed:
-        more = [f"- and {len(listed) - MOST_LINES:,} more"] if len(listed) > MOST_LINES else []
-        parts.append("\n".join([*listed[:MOST_LINES], *more]))
+    if listed := [*_contents(path, text, seen)]:
+        parts.append("\n".join(some(listed, MOST_LINES)))
     elif text:
         start = "\n".join(line[:200] for line in text.split("\n")[:20])
         parts.append(f"It begins:\n\n{fenced(start, path)}")
@@ -71,11 +70,8 @@ def of_text(text: str) -> str:
     lines = text.count("\n") + 1
     if not best.definitions and lines < 10 and not looks_like_code(text):
         return ""
-    told = [
-        f"- line {one.line}: {one.kind} `{one.name}`{f': {one.doc}' if one.doc else ''}"
-        for one in best.definitions
-    ]
-    head = f"The text that came with the question has {lines:,} line{'s' * (lines != 1)}"
+    told = [f"- line {one.line}: {one.in_words}" for one in best.definitions]
+    head = f"The text that came with the question has {number_of(lines, 'line')}"
     if not told:
         return f"{head}, and no definition was recognised."
     return "\n".join([f"{head}. {best.doc}".rstrip(" .") + ". It defines:", "", *told[:MOST_LINES]])
@@ -84,8 +80,7 @@ def of_text(text: str) -> str:
 def _contents(path: str, text: str, seen: Source) -> Iterator[str]:
     language = language_of(path)
     if language in PATTERNS:
-        for one in seen.definitions:
-            yield f"- `{one.place}` {one.kind} `{one.name}`" + (f": {one.doc}" if one.doc else "")
+        yield from (f"- `{one.place}` {one.in_words}" for one in seen.definitions)
     elif language in ("Markdown", "reStructuredText"):
         for heading in _HEADINGS.finditer(
             re.sub(r"(?ms)^```.*?^```", lambda code: "\n" * code[0].count("\n"), text)
@@ -98,11 +93,3 @@ def _contents(path: str, text: str, seen: Source) -> Iterator[str]:
                 yield f"- `{path}:{at}` [{match[1]}]"
     elif language == "JSON":
         yield from (f"- `{name}`" for name in re.findall(r'(?m)^(?: {2}|\t| {4})"([^"\n]+)"\s*:', text))
-
-
-def fenced(text: str, path: str = "") -> str:
-    """A block of code that nothing inside it can end."""
-    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
-    fence = "`" * (longest + 1)
-    ending = path.rpartition(".")[2] if "." in path else ""
-    return f"{fence}{ending if ending.isalnum() else ''}\n{text}\n{fence}"

@@ -12,10 +12,7 @@ from perdure.agent.models.offline.inquiry import Found
 from perdure.agent.models.offline.source import is_aside
 from perdure.session.record import loads
 
-MANIFESTS = (
-    *("pyproject.toml", "setup.cfg", "package.json", "Cargo.toml", "go.mod", "Makefile", "Dockerfile"),
-    *("CMakeLists.txt", "pom.xml", "composer.json", "Gemfile", "justfile"),
-)
+MANIFESTS = ("pyproject.toml", "package.json", "Cargo.toml", "go.mod", "Makefile", "justfile", "Dockerfile")
 
 
 class EntryPoint(NamedTuple):
@@ -130,11 +127,6 @@ def manifest(name: str, found: Found) -> Manifest:
                 return _cargo(name, _toml(text))
             case "package.json":
                 return _package_json(name, loads(text.encode("utf-8", "replace")))
-            case "composer.json":
-                package = loads(text.encode("utf-8", "replace"))
-                return Manifest(description=_text(package.get("description")))
-            case "setup.cfg":
-                return _setup_cfg(name, text)
             case "Makefile" | "justfile" as program:
                 return Manifest(commands=tuple(_targets(program, text)))
             case "Dockerfile":
@@ -166,13 +158,6 @@ def _pyproject(name: str, data: Mapping[str, Any]) -> Manifest:
     return Manifest(tuple(points), description=_text(project.get("description") or poetry.get("description")))
 
 
-def _setup_cfg(name: str, text: str) -> Manifest:
-    section = re.search(r"(?ms)^console_scripts\s*=\s*\n((?:[ \t]+\S.*\n?)+)", text)
-    lines = section[1].split("\n") if section else []
-    pairs = (line.partition("=") for line in lines if "=" in line)
-    return Manifest(tuple(EntryPoint(f"`{key.strip()}`", target.strip(), name) for key, _, target in pairs))
-
-
 def _cargo(name: str, data: Mapping[str, Any]) -> Manifest:
     package = data.get("package", {})
     bins = [each for each in data.get("bin", []) if isinstance(each, dict)]
@@ -180,9 +165,6 @@ def _cargo(name: str, data: Mapping[str, Any]) -> Manifest:
         EntryPoint(f"`{each.get('name', '')}`", _text(each.get("path")) or "src/main.rs", name)
         for each in bins
     ]
-    members = [_text(each) for each in data.get("workspace", {}).get("members", [])]
-    if members:
-        points.append(EntryPoint("workspace of", ", ".join(members[:8]), name))
     commands = (("cargo run", "build and run"),) if bins else ()
     return Manifest(
         tuple(points), (*commands, ("cargo test", "run the tests")), _text(package.get("description"))
@@ -196,13 +178,6 @@ def _package_json(name: str, data: Mapping[str, Any]) -> Manifest:
     for field in ("main", "module", "browser"):
         if isinstance(data.get(field), str):
             points.append(EntryPoint(field, data[field], name))
-    exports = data.get("exports")
-    if not points and exports:
-        exports = exports.get(".", exports) if isinstance(exports, dict) else exports
-        while isinstance(exports, dict) and exports:
-            exports = exports.get("import") or exports.get("default") or next(iter(exports.values()))
-        if isinstance(exports, str):
-            points.append(EntryPoint("exports", exports, name))
     scripts = data.get("scripts", {})
     wanted = [key for key in ("start", "dev", "build", "test", "lint") if key in scripts]
     commands = tuple(

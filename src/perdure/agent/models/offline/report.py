@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -17,7 +16,15 @@ from perdure.agent.models.offline.project import (
     first_paragraph,
     point_file,
 )
-from perdure.agent.models.offline.source import Definition, Source, is_aside, is_code, is_test, language_of
+from perdure.agent.models.offline.source import (
+    TEST_FOLDERS,
+    Definition,
+    Source,
+    is_aside,
+    is_test,
+    language_of,
+)
+from perdure.agent.models.offline.wording import number_of
 
 MOST_DEFINITIONS = 10
 
@@ -49,7 +56,7 @@ def report(path: str, listing: Listing, told: Told, sources: Sequence[Source], t
         _purpose(path, told, sources, {point_file(point, listing.files) for point in points}),
         counted(path, listing) if "find" in tools or "ls" in tools else "",
         _section("Where it starts", _starts(points, listing, definitions)),
-        _section("Definitions to begin with", _definitions(sources, points, listing, told)),
+        _section("Definitions to begin with", _definitions(definitions, points, listing, told)),
         tests(listing) if "find" in tools and not path else "",
         _section("Run and test", _commands(told, listing.files)),
         _lacking(tools),
@@ -59,10 +66,6 @@ def report(path: str, listing: Listing, told: Told, sources: Sequence[Source], t
 
 def counted(path: str, listing: Listing) -> str:
     return "\n\n".join(filter(None, [_languages(listing), _layout(path, listing)]))
-
-
-def tests(listing: Listing) -> str:
-    return _section("Tests", _tests(listing))
 
 
 def _section(title: str, lines: Iterator[str]) -> str:
@@ -92,14 +95,13 @@ def _languages(listing: Listing) -> str:
     told = [f"{name} {counted[name]:,}" for name in ranked[:8]]
     others = sum(counted[name] for name in ranked[8:]) + unknown
     told += [f"other {others:,}"] if others else []
-    total = f"{len(listing.files):,} file{'s' * (len(listing.files) != 1)}"
     notes = []
     if listing.is_cut:
         notes.append("the folder has more files than were listed: these counts are the least there can be")
     if listing.left_out:
         notes.append(f"{listing.left_out:,} more in folders of other people's code")
     more = f" ({'; '.join(notes)})" if notes else ""
-    listed = f"## Languages\n\n{total}: {', '.join(told)}{more}."
+    listed = f"## Languages\n\n{number_of(len(listing.files), 'file')}: {', '.join(told)}{more}."
     if listing.files.code:
         return listed
     return "\n".join([listed, "", *(f"- `{path}`" for path in listing.files.paths[:12])])
@@ -108,13 +110,12 @@ def _languages(listing: Listing) -> str:
 def _layout(path: str, listing: Listing) -> str:
     """The folders with the most files, as deep as it takes to tell them apart."""
     folders = Counter(posixpath.dirname(each) for each in listing.files.paths)
-    prefix = path
     shown: Counter[str] = Counter()
     for folder, count in folders.items():
-        inside = folder[len(prefix) :].strip("/").split("/") if folder != prefix else []
-        if inside and inside[0] and folder.startswith(prefix):  # what is here has shorter paths
+        inside = folder[len(path) :].strip("/").split("/")
+        if inside[0] and folder.startswith(path):  # what is here has shorter paths
             depth = 3 if inside[0] in ("src", "lib", "packages", "crates") else 1
-            shown[posixpath.join(prefix, *inside[:depth])] += count
+            shown[posixpath.join(path, *inside[:depth])] += count
     if len(shown) < 2:
         return ""
     ranked = sorted(shown, key=lambda name: (-shown[name], name))[:8]
@@ -137,16 +138,15 @@ def _starts(
 
 
 def _definitions(
-    sources: Sequence[Source], points: Sequence[EntryPoint], listing: Listing, told: Told
+    definitions: Sequence[Definition], points: Sequence[EntryPoint], listing: Listing, told: Told
 ) -> Iterator[str]:
-    definitions = [one for each in sources for one in each.definitions]
     exported = {name for root in told.roots.values() for name in root.exports}
     called = {(point_file(point, listing.files), point.where.partition(":")[2]) for point in points}
-    for one in chosen(definitions, exported, called):
-        yield f"- `{one.place}` {one.kind} `{one.name}`" + (f": {one.doc}" if one.doc else "")
+    for one in _chosen(definitions, exported, called):
+        yield f"- `{one.place}` {one.in_words}"
 
 
-def chosen(
+def _chosen(
     definitions: Sequence[Definition], exported: Collection[str], called: Collection[tuple[str, str]]
 ) -> list[Definition]:
     """Those that lead to the rest: what programs call, a package hands out, what is large and explained."""
@@ -174,24 +174,23 @@ def chosen(
 _TYPES = frozenset({"class", "struct", "interface", "trait", "type", "enum", "protocol", "module", "record"})
 
 
-def _tests(listing: Listing) -> Iterator[str]:
-    tests = [each for each in listing.files.paths if is_test(each)]
-    least = "at least " if listing.is_cut else ""
-    if not tests:
-        if any(is_code(each) for each in listing.files.paths):
-            yield "No file is named as tests usually are."
-        return
-    places = Counter(_test_folder(each) for each in tests)
+def tests(listing: Listing) -> str:
+    found = [each for each in listing.files.paths if is_test(each)]
+    if not found:
+        return "## Tests\n\nNo file is named as tests usually are." if listing.files.code else ""
+    least = "at least " * listing.is_cut
+    places = Counter(map(_test_folder, found))
     ranked = sorted(places, key=lambda name: (-places[name], name))
     told = ", ".join(f"`{name}` {places[name]:,}" for name in ranked[:4])
     rest = sum(places[name] for name in ranked[4:])
     elsewhere = f", elsewhere {rest:,}" if rest else ""
-    yield f"{least}{len(tests):,} source file{'s' * (len(tests) != 1)}: {told}{elsewhere}."
+    return f"## Tests\n\n{least}{number_of(len(found), 'source file')}: {told}{elsewhere}."
 
 
 def _test_folder(path: str) -> str:
-    match = re.match(r"(?i)(?:.*?/)?(?:tests?|specs?|__tests__|e2e)/", path)
-    return match[0] if match else f"{posixpath.dirname(path) or '.'}/"
+    folders = path.split("/")[:-1]
+    last = next((at for at, name in enumerate(folders, 1) if name.lower() in TEST_FOLDERS), len(folders))
+    return "/".join([*folders[:last], ""]) or "./"
 
 
 def _commands(told: Told, files: Files) -> Iterator[str]:

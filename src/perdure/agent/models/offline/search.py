@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from perdure.agent.models.offline.files import depth
-from perdure.agent.models.offline.inquiry import Call, Found, Hit, Plan, Steps, hits, names
-from perdure.agent.models.offline.outline import described, fenced, image, outline
+from perdure.agent.models.offline.inquiry import Call, Found, Hit, Plan, Steps, hits, names, where
+from perdure.agent.models.offline.outline import described, image, outline
 from perdure.agent.models.offline.question import Question, keywords
 from perdure.agent.models.offline.source import definition_in, is_aside, is_code, is_test
+from perdure.agent.models.offline.wording import fenced, number_of, one_line, some
 
 _KINDS = "class|def|func|fn|fun|function|interface|struct|enum|type|trait"
 MOST_HITS = 40
@@ -21,18 +22,19 @@ MOST_SHOWN = 120
 
 def search(asked: Question, tools: Collection[str]) -> Plan:
     """Text first as it was written, then as a pattern, then by its words."""
-    if not {"grep", "find"} & set(tools):
-        return "Looking for something takes the tools `grep` and `find`, and both are off in this session."
-    subject, where = asked.subject, ({"path": asked.path} if asked.path else {})
-    first = [Call("grep", {"pattern": subject, **_literal(subject), **where})]
+    subject, place = asked.subject, where(asked.path)
+    as_written = {"pattern": subject, "literal": True, "ignoreCase": subject.islower()}
+    first = [Call("grep", {**as_written, **place})]
     if asked.kind in ("defined", "callers"):
-        first.append(Call("grep", {"pattern": defining(subject), **where}))
-    first.append(Call("find", {"pattern": name_pattern(subject), **where, "limit": 50}))
+        first.append(Call("grep", {"pattern": _defining(subject), **place}))
+    first.append(Call("find", {"pattern": _name_pattern(subject), **place, "limit": 50}))
     literal, *definitions, named = yield first
     found, how = literal, f"the text `{subject}`"
-    failed = _failure(literal, tools, "grep")
+    failed = (
+        "The text was not searched: the tool `grep` is off." if "grep" not in tools else _failure(literal)
+    )
     if not hits(literal) and not failed and (other := _looser(subject)):
-        (found,) = yield [Call("grep", {"pattern": other, "ignoreCase": True, **where})]
+        (found,) = yield [Call("grep", {"pattern": other, "ignoreCase": True, **place})]
         how = f"the pattern `{other}`"
     lines = hits(found)
     parts = []
@@ -55,17 +57,13 @@ def search(asked: Question, tools: Collection[str]) -> Plan:
     return "\n\n".join(filter(None, parts))
 
 
-def _literal(subject: str) -> dict[str, bool]:
-    return {"literal": True, **({"ignoreCase": True} if subject.islower() else {})}
-
-
-def defining(subject: str) -> str:
+def _defining(subject: str) -> str:
     name = re.escape(subject.rpartition(".")[2])
     kinds = f"{_KINDS}|const|let|var|module|record|object|macro_rules!"
     return rf"\b({kinds})\s+(\([^)]*\)\s*)?{name}\b|^\s*{name}\s*(:[^=]+)?=[^=]"
 
 
-def name_pattern(text: str) -> str:
+def _name_pattern(text: str) -> str:
     """A glob of names that have this text in them, or its words."""
     return f"**/*{'*'.join(map(_as_it_is, text.split()))}*"
 
@@ -86,10 +84,12 @@ def _looser(subject: str) -> str:
     return ".*".join(dict.fromkeys(in_order)) if len(words) > 1 else ""
 
 
-def _failure(found: Found, tools: Collection[str], name: str) -> str:
-    if name not in tools:
-        return f"The text was not searched: the tool `{name}` is off."
-    return f"`{name}` failed: {_one_line(found.text)}" if found.is_error else ""
+def _failure(found: Found, name: str = "grep") -> str:
+    return f"`{name}` failed: {_quoted(found.text)}" if found.is_error else ""
+
+
+def _quoted(text: str) -> str:
+    return one_line(text.replace("`", "'"), 120)
 
 
 def _defines(hit: Hit, subject: str) -> bool:
@@ -101,15 +101,8 @@ def _defined(subject: str, found: Sequence[Hit], is_cut: bool, *, searched: bool
     if not found:
         return f"No definition of `{subject}` was recognised." if searched else ""
     ranked = sorted(found, key=lambda hit: (is_aside(hit.path), hit.path, hit.line))
-    shown = [f"- `{hit.path}:{hit.line}` `{_one_line(hit.text)}`" for hit in ranked]
-    return "\n".join([f"`{subject.rpartition('.')[2]}` is defined here:", "", *_some(shown, 8, is_cut)])
-
-
-def _some(items: Sequence[str], most: int, is_cut: bool) -> list[str]:
-    """The first of a list, and how many more there are."""
-    if len(items) > most:
-        return [*items[:most], f"- and {'at least ' * is_cut}{len(items) - most:,} more"]
-    return [*items, *["- and more"] * is_cut]
+    shown = [f"- `{hit.path}:{hit.line}` `{_quoted(hit.text)}`" for hit in ranked]
+    return "\n".join([f"`{subject.rpartition('.')[2]}` is defined here:", "", *some(shown, 8, is_cut)])
 
 
 def _shown(lines: Sequence[Hit], how: str, is_cut: bool, path: str, other: str) -> str:
@@ -121,16 +114,16 @@ def _shown(lines: Sequence[Hit], how: str, is_cut: bool, path: str, other: str) 
         by_file.setdefault(hit.path, []).append(hit)
     files = sorted(by_file, key=lambda name: (is_test(name), is_aside(name), not is_code(name)))
     least = "at least " * is_cut
-    counts = f"{least}{_counted(len(lines), f'{other}line')} in {least}{_counted(len(by_file), 'file')}"
+    counts = f"{least}{number_of(len(lines), f'{other}line')} in {least}{number_of(len(by_file), 'file')}"
     told = [f"{counts[0].upper()}{counts[1:]} for {how}{where}:", ""]
     left = MOST_HITS
     for name in files:
         if left <= 0:
-            told.append(f"- and {least}{_counted(len(files) - files.index(name), 'more file')}")
+            told.append(f"- and {least}{number_of(len(files) - files.index(name), 'more file')}")
             break
         told.append(f"- `{name}`")
         here = by_file[name][: min(MOST_OF_A_FILE, left)]
-        told += [f"  - {hit.line}: `{_one_line(hit.text)}`" for hit in here]
+        told += [f"  - {hit.line}: `{_quoted(hit.text)}`" for hit in here]
         if len(by_file[name]) > len(here):
             told.append(f"  - and {least}{len(by_file[name]) - len(here)} more")
         left -= len(here) + 1
@@ -140,26 +133,14 @@ def _shown(lines: Sequence[Hit], how: str, is_cut: bool, path: str, other: str) 
 def _files(subject: str, found: Sequence[str], is_cut: bool) -> str:
     if not found:
         return ""
-    shown = _some([f"- `{name}`" for name in sorted(found, key=is_aside)], MOST_NAMES, is_cut)
+    shown = some([f"- `{name}`" for name in sorted(found, key=is_aside)], MOST_NAMES, is_cut)
     return "\n".join([f"Files whose names match `{subject}`:", "", *shown])
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
-
-
-def _one_line(text: str) -> str:
-    words = " ".join(text.split()).replace("`", "'")
-    return words if len(words) <= 120 else words[:119] + "…"
-
-
-def files(asked: Question, tools: Collection[str]) -> Plan:
-    if "find" not in tools:
-        return "Finding files takes the tool `find`, which is off in this session."
-    where = {"path": asked.path} if asked.path else {}
-    pattern = asked.subject if re.search(r"[*?]", asked.subject) else name_pattern(asked.subject)
-    (found,) = yield [Call("find", {"pattern": pattern, **where, "limit": 100})]
-    if failed := _failure(found, tools, "find"):
+def files(asked: Question) -> Plan:
+    pattern = asked.subject if re.search(r"[*?]", asked.subject) else _name_pattern(asked.subject)
+    (found,) = yield [Call("find", {"pattern": pattern, **where(asked.path), "limit": 100})]
+    if failed := _failure(found, "find"):
         return failed
     listed = _files(asked.subject, names(found), found.is_cut)
     return listed or f"No file has a name that matches `{asked.subject}`."
@@ -172,7 +153,7 @@ def topic(asked: Question, tools: Collection[str], survey: Callable[[str], Plan]
     """A name or a few words to explain: their definitions, read, and the files that are called like them."""
     words = [asked.subject] if " " not in asked.subject else [*keywords(asked.subject)]
     stems = [re.sub(r"(?<=\w{3})(?:ies|s|es|ing|ed)$", "", word) for word in words]
-    if not {"grep", "find"} & set(tools) or not stems:
+    if not stems:
         return (yield from search(asked, tools))
     alternatives = "|".join(re.escape(stem.rpartition(".")[2]) for stem in stems)
     pattern = (
@@ -181,7 +162,7 @@ def topic(asked: Question, tools: Collection[str], survey: Callable[[str], Plan]
     exact, found, *named = yield [
         Call("grep", {"pattern": rf"\b({_KINDS})\s+{re.escape(words[0].rpartition('.')[2])}\b"}),
         Call("grep", {"pattern": pattern, "ignoreCase": True}),
-        *(Call("find", {"pattern": name_pattern(stem), "limit": 50}) for stem in stems),
+        *(Call("find", {"pattern": _name_pattern(stem), "limit": 50}) for stem in stems),
     ]
     listed = sorted(
         {name for one in named for name in names(one)}, key=lambda name: (is_aside(name), depth(name))
@@ -193,9 +174,9 @@ def topic(asked: Question, tools: Collection[str], survey: Callable[[str], Plan]
         return (yield from search(asked._replace(kind="search"), tools))
     parts = [f"What is here about `{asked.subject}`, by the names of definitions and files:"]
     parts += yield from _read_definitions(ranked[:3])
-    rest = [f"- `{hit.path}:{hit.line}` `{_one_line(hit.text)}`" for hit in ranked[3:]]
+    rest = [f"- `{hit.path}:{hit.line}` `{_quoted(hit.text)}`" for hit in ranked[3:]]
     if rest:
-        parts.append("\n".join(["Also:", "", *_some(rest, 12, found.is_cut)]))
+        parts.append("\n".join(["Also:", "", *some(rest, 12, found.is_cut)]))
     parts.append(_files(asked.subject, listed, any(one.is_cut for one in named)))
     return "\n\n".join(filter(None, parts))
 
@@ -222,14 +203,14 @@ def _ranked(found: Sequence[Hit], words: Sequence[str], exact: Sequence[Hit]) ->
 
 
 def _read_definitions(found: Sequence[Hit]) -> Steps[list[str]]:
-    shown = 14
-    read = yield [Call("read", {"path": hit.path, "offset": hit.line, "limit": shown}) for hit in found]
-    parts = []
-    for hit, one in zip(found, read, strict=True):
-        lines = one.body.split("\n") if one.body else [hit.text]
-        shown_lines = "\n".join(_block(lines))
-        parts.append(f"`{hit.path}:{hit.line}`\n\n{fenced(shown_lines, hit.path)}")
-    return parts
+    read = yield [Call("read", {"path": hit.path, "offset": hit.line, "limit": 14}) for hit in found]
+    blocks = (
+        "\n".join(_block((one.body or hit.text).split("\n"))) for hit, one in zip(found, read, strict=True)
+    )
+    return [
+        f"`{hit.path}:{hit.line}`\n\n{fenced(block, hit.path)}"
+        for hit, block in zip(found, blocks, strict=True)
+    ]
 
 
 def _block(lines: Sequence[str]) -> Iterator[str]:
@@ -246,9 +227,7 @@ def _block(lines: Sequence[str]) -> Iterator[str]:
 # --- files as they are --------------------------------------------------------------------------------
 
 
-def show(asked: Question, tools: Collection[str]) -> Plan:
-    if "read" not in tools:
-        return f"Reading `{asked.path}` takes the tool `read`, which is off in this session."
+def show(asked: Question) -> Plan:
     path = asked.path
     (found,) = yield [Call("read", {"path": path})]
     if found.is_error:
@@ -275,17 +254,13 @@ def _by_name(path: str, failed: Found) -> Steps[tuple[str, Found]]:
     return found[0], read
 
 
-def listing(asked: Question, tools: Collection[str]) -> Plan:
-    if "ls" not in tools:
-        return "Listing a folder takes the tool `ls`, which is off in this session."
-    (found,) = yield [Call("ls", {"path": asked.path} if asked.path else {})]
+def listing(asked: Question) -> Plan:
+    folder = f"`{asked.path or '.'}`"
+    (found,) = yield [Call("ls", where(asked.path))]
     if found.is_error:
-        return f"`{asked.path or '.'}` could not be listed: {_one_line(found.text)}"
-    listed = names(found)
-    if not listed:
-        return f"`{asked.path or '.'}` is empty."
-    shown = "\n".join(_some([f"- `{name}`" for name in listed], 50, found.is_cut))
-    return f"`{asked.path or '.'}`:\n\n{shown}"
+        return f"{folder} could not be listed: {_quoted(found.text)}"
+    shown = some([f"- `{name}`" for name in names(found)], 50, found.is_cut)
+    return "\n".join([f"{folder}:", "", *shown]) if shown else f"{folder} is empty."
 
 
 def named(asked: Question, tools: Collection[str], survey: Plan) -> Plan:
@@ -295,11 +270,9 @@ def named(asked: Question, tools: Collection[str], survey: Plan) -> Plan:
         return (yield from described(asked.path, read))
     if not listed.is_error:
         return (yield from survey)
-    if not {"read", "ls"} & set(tools):
-        return f"Looking at `{asked.path}` takes the tools `read` and `ls`, and both are off in this session."
     if "read" in tools and "find" in tools:
         path, found = yield from _by_name(asked.path, read)
         if not found.is_error:
             told = yield from described(path, found)
             return f"There is no `{asked.path}` here; `{path}` is called like it.\n\n{told}"
-    return f"`{asked.path}` could not be read: {_one_line(read.text or listed.text)}"
+    return f"`{asked.path}` could not be read: {_quoted(read.text or listed.text)}"

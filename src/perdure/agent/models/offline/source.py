@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from perdure.agent.models.offline.wording import one_line
+
 if TYPE_CHECKING:
     import ast
 
@@ -98,7 +100,7 @@ PATTERNS = {
 _COMMENT = re.compile(r"^\s*(?://[/!]?|/\*+!?|\*+/?|#+|--+|;+)\s?(.*?)\s*(?:\*/)?$")
 _NOT_NAMES = frozenset({"if", "for", "while", "switch", "return", "sizeof", "else", "catch"})
 
-_TEST_FOLDERS = frozenset({"test", "tests", "spec", "specs", "__tests__", "e2e"})
+TEST_FOLDERS = frozenset({"test", "tests", "spec", "specs", "__tests__", "e2e"})
 _TEST_FILE = re.compile(
     r"(?:test_.*|.*_test|.*_spec|.*\.test|.*\.spec|.*Tests?|conftest)\.[A-Za-z0-9]+", re.ASCII
 )
@@ -131,6 +133,10 @@ class Definition(NamedTuple):
     size: int = 1
     """Lines, as far as known."""
     public: bool = True
+
+    @property
+    def in_words(self) -> str:
+        return f"{self.kind} `{self.name}`" + (f": {self.doc}" if self.doc else "")
 
     @property
     def place(self) -> str:
@@ -170,7 +176,7 @@ def _is_below(folders: re.Pattern[str], path: str) -> bool:
 
 def is_test(path: str) -> bool:
     *folders, name = path.split("/")
-    in_tests = any(folder.lower() in _TEST_FOLDERS for folder in folders)
+    in_tests = any(folder.lower() in TEST_FOLDERS for folder in folders)
     return is_code(path) and (_TEST_FILE.fullmatch(name) is not None or in_tests)
 
 
@@ -272,14 +278,11 @@ _NO_WORDS = re.compile(r"(?i)copyright|licen[sc]e|eslint|\binclude\b|pragma|^tod
 
 def _first_words(text: str) -> str:
     """The first paragraph's first sentence, on one line."""
-    paragraph = text.strip().partition("\n\n")[0]
-    words = " ".join(paragraph.split())
+    words = " ".join(text.strip().partition("\n\n")[0].split())
     if words.startswith(("@", "noqa", "type:", "eslint")):
         return ""
     sentence = re.match(r".{15,}?[.!?](?=\s|$)", words)
-    words = sentence[0] if sentence else words
-    words = words.rstrip(":;,")
-    return words if len(words) <= 140 else words[:139].rstrip() + "…"
+    return one_line((sentence[0] if sentence else words).rstrip(":;,"), 140)
 
 
 # --- Python -------------------------------------------------------------------------------------------
@@ -329,7 +332,7 @@ def _python(path: str, module: ast.Module) -> Source:
             case ast.Import():
                 imports += [alias.name for alias in node.names]
             case ast.ImportFrom():
-                origin = _origin(path, node)
+                origin = absolute(path, node.level, node.module or "")
                 imports += [origin, *(f"{origin}.{alias.name}" for alias in node.names)]
                 exports.update(alias.name for alias in node.names)
             case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List() | ast.Tuple() as names):
@@ -338,8 +341,7 @@ def _python(path: str, module: ast.Module) -> Source:
     return Source(doc, definitions, frozenset(exports), tuple(imports))
 
 
-def _origin(path: str, node: ast.ImportFrom) -> str:
-    if not node.level:
-        return node.module or ""
-    folders = path.split("/")[:-1]
-    return ".".join([*folders[: len(folders) - node.level + 1], *filter(None, [node.module])])
+def absolute(path: str, level: int, module: str) -> str:
+    """The module that a file means by a name with so many dots before it."""
+    folders = path.split("/")[:-1] if level else []
+    return ".".join(filter(None, [*folders[: len(folders) - level + 1], module]))

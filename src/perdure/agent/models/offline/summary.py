@@ -10,6 +10,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from perdure.agent.models.offline import WHAT_IT_IS
+from perdure.agent.models.offline.wording import one_line
+
 SECTIONS = (
     "Goal",
     "Constraints & Preferences",
@@ -30,6 +33,7 @@ LAST_REQUEST = "The last request, word for word: "
 
 _CONVERSATION = re.compile(r"(?s)<conversation>(.*)</conversation>")
 _PREVIOUS = re.compile(r"(?s)<previous-summary>(.*?)</previous-summary>")
+_CONDENSED = re.compile(r"(?s)<summary>(.*)</summary>")
 _SPEAKER = re.compile(r"(?m)^\[(User|Assistant|Assistant thinking|Assistant tool calls|Tool result)\]: ?")
 _RULE = re.compile(r"(?i)\b(?:must|never|always|don't|do not|only|prefer|avoid|should|without|keep)\b")
 _DECISION = re.compile(
@@ -41,6 +45,7 @@ _FAILURE = re.compile(
 )
 _PATH = re.compile(r"""(?:path|file|file_path)["']?\s*[=:]\s*["']?([^"',;)}\s]+)""")
 _BULLET = r"^\s*(?:[-*]|\d+[.)])\s+(?:\[.\]\s*)?"
+_FAILED = "(failed) "
 _CHANGED = "Changed: "
 _READ = "Looked at: "
 _LISTS = r"(?s)<(read-files|modified-files|request)>.*?</\1>"
@@ -61,27 +66,26 @@ def requested(text: str) -> str:
     """The summary a request for one asks for."""
     conversation = _CONVERSATION.search(text)
     around = _CONVERSATION.sub("", text)
+    said = _conversation_of(conversation[1]) if conversation else []
     earlier = _PREVIOUS.search(around)
+    if said and said[0].who == "User" and (condensed := _CONDENSED.search(said[0].text)):
+        earlier, said = condensed, said[1:]
     focus = re.search(r"(?m)^Look at this in particular: (.+)$", around)
-    return summary(
-        conversation_of(conversation[1]) if conversation else [],
-        earlier[1] if earlier else "",
-        focus[1] if focus else "",
-    )
+    return summary(said, earlier[1] if earlier else "", focus[1] if focus else "")
 
 
-def conversation_of(text: str) -> list[Said]:
+def _conversation_of(text: str) -> list[Said]:
+    """Who said what. What this program says of itself is no part of its answers."""
     parts = _SPEAKER.split(text)
-    return [
-        Said(who, said.strip()) for who, said in zip(parts[1::2], parts[2::2], strict=True) if said.strip()
-    ]
+    texts = (said.strip().removeprefix(WHAT_IT_IS).lstrip() for said in parts[2::2])
+    return [Said(who, said) for who, said in zip(parts[1::2], texts, strict=True) if said]
 
 
 def summary(said: Sequence[Said], previous: str = "", focus: str = "") -> str:
     """In the sections that a reader of summaries expects."""
     old, new = _sections(re.sub(_LISTS, "", previous)), _extracted(said)
     if focus:
-        new["Critical Context"].insert(0, f"To be looked at in particular: {_cut(focus, _WIDTH)}")
+        new["Critical Context"].insert(0, f"To be looked at in particular: {one_line(focus, _WIDTH)}")
     merged = {}
     for name, most in _MOST.items():
         before = [line for line in old.get(name, []) if line != _NOTHING]
@@ -104,7 +108,8 @@ def last_request(summary: str) -> str:
     """What the user had asked for last, if the summary of an unfinished turn says so; else empty."""
     if quoted := re.search(r"(?s)<request>\n(.*?)\n</request>", summary):
         return quoted[1]
-    _, found, rest = summary.partition(LAST_REQUEST)
+    # The turn's own summary stands behind that of what came before it.
+    _, found, rest = summary.rpartition(LAST_REQUEST)
     return rest.partition("\n")[0].strip() if found else ""
 
 
@@ -124,7 +129,7 @@ def _sections(text: str) -> dict[str, list[str]]:
         if heading:
             title = heading[1].lower()
             name = next((each for each in _MOST if title.startswith(each.lower()[:8])), "Critical Context")
-        elif words := _cut(re.sub(_BULLET, "", line), _WHOLE if name == "Goal" else _WIDTH + len(_READ)):
+        elif words := one_line(re.sub(_BULLET, "", line), _WHOLE if name == "Goal" else _WIDTH + len(_READ)):
             found.setdefault(name, []).append(words)
     found["Next Steps"] = [line for line in found.get("Next Steps", []) if not line.startswith(LAST_REQUEST)]
     return found
@@ -135,28 +140,26 @@ def _extracted(said: Sequence[Said]) -> dict[str, list[str]]:
     answers = [each.text for each in said if each.who == "Assistant"]
     calls = [each.text for each in said if each.who == "Assistant tool calls"]
     is_open = not said or said[-1].who != "Assistant"
-    failures = [line for each in said if each.who == "Tool result" and (line := _failure(each.text))]
+    done = answers[:-1] if is_open else answers
+    results = [each.text for each in said if each.who == "Tool result"]
+    failures = [_failure(each.removeprefix(_FAILED)) for each in results if each.startswith(_FAILED)]
     spoken = [
         sentence for each in said if each.who in ("User", "Assistant") for sentence in _sentences(each.text)
     ]
-    last = _cut(asked[-1], _WHOLE) if asked else ""
-    context = [f"The user also asked: {_cut(each, _WIDTH)}" for each in asked[1:-1][-4:]]
+    last = one_line(asked[-1], _WHOLE) if asked else ""
+    context = [f"The user also asked: {one_line(each, _WIDTH)}" for each in asked[1:-1][-4:]]
     changed = _paths(call for call in calls if _CHANGING.search(call))
     read = [path for path in _paths(calls) if path not in changed]
-    context += [_CHANGED + _cut(", ".join(changed[-12:]), _WIDTH)] if changed else []
-    context += [_READ + _cut(", ".join(read[-12:]), _WIDTH)] if read else []
+    context += [_CHANGED + one_line(", ".join(changed[-12:]), _WIDTH)] if changed else []
+    context += [_READ + one_line(", ".join(read[-12:]), _WIDTH)] if read else []
     context += [f"Error seen: {line}" for line in _unique(failures)[-3:]]
     return {
-        "Goal": [_cut(asked[0], _WHOLE)] if asked else [],
+        "Goal": [one_line(asked[0], _WHOLE)] if asked else [],
         "Constraints & Preferences": [
             sentence for each in asked for sentence in _sentences(each) if _RULE.search(sentence)
         ],
-        "Done": [
-            _cut(words, _WIDTH) for each in (answers[:-1] if is_open else answers) if (words := _gist(each))
-        ],
-        "In Progress": [_cut(_gist(answers[-1]), _WIDTH)]
-        if is_open and answers and _gist(answers[-1])
-        else [],
+        "Done": [*map(_gist, done)],
+        "In Progress": [*filter(None, map(_gist, answers[len(done) :]))],
         "Blocked": [failures[-1]] if is_open and failures and said[-1].who == "Tool result" else [],
         "Key Decisions": [sentence for sentence in spoken if _DECISION.search(sentence)],
         "Next Steps": [f"{LAST_REQUEST}{last}"] if last else [],
@@ -165,31 +168,26 @@ def _extracted(said: Sequence[Said]) -> dict[str, list[str]]:
 
 
 def _gist(answer: str) -> str:
-    """The first thing it says that is neither a heading nor this program speaking of itself."""
-    for line in answer.split("\n"):
-        words = line.strip().lstrip("-*> ")
-        if len(words) > 3 and not words.startswith(("#", "```", "|", "No language model")):
-            return words
-    return ""
+    """The first thing it says that is no heading; of a list also the first item."""
+    lines = (re.sub(_BULLET, "", line).strip("> ") for line in answer.split("\n"))
+    told = [line for line in lines if len(line) > 3 and not line.startswith(("#", "```", "|"))]
+    return one_line(" ".join(told[: 2 if told and told[0].endswith(":") else 1]), _WIDTH)
 
 
 def _failure(result: str) -> str:
-    return next((_cut(line, _WIDTH) for line in result.split("\n") if _FAILURE.search(line)), "")
+    """Its first line that speaks of an error, or else its first."""
+    lines = result.split("\n")
+    return one_line(next(filter(_FAILURE.search, lines), lines[0]), _WIDTH)
 
 
 def _paths(calls: Iterable[str]) -> list[str]:
-    return _unique(_cut(path, 80) for call in calls for path in _PATH.findall(call))
+    return _unique(one_line(path, 80) for call in calls for path in _PATH.findall(call))
 
 
 def _sentences(text: str) -> list[str]:
     prose = re.sub(r"(?s)```.*?(?:```|\Z)", " ", text[:4000])
     parts = re.split(r"(?<=[.!?])\s+|\n+", prose)
-    return [_cut(part, _WIDTH) for part in parts if 8 <= len(part.strip()) <= 400]
-
-
-def _cut(text: str, most: int) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= most else words[: most - 1].rstrip() + "…"
+    return [one_line(part, _WIDTH) for part in parts if 8 <= len(part.strip()) <= 400]
 
 
 def _unique(lines: Iterable[str]) -> list[str]:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from perdure.agent.models.offline.files import Files, depth
-from perdure.agent.models.offline.inquiry import Call, Found, Plan, Steps, hits, names
+from perdure.agent.models.offline.inquiry import Call, Found, Plan, Steps, hits, names, where
 from perdure.agent.models.offline.outline import outline
 from perdure.agent.models.offline.project import MANIFESTS, entry_points, manifest, point_file
 from perdure.agent.models.offline.report import Listing, Told, counted, report, tests
@@ -41,7 +41,7 @@ _USUAL = ("src/", "lib/", "app/", "cmd/", "pkg/", "internal/", "crates/", "packa
 
 def survey(path: str, tools: Collection[str]) -> Plan:
     if not {"find", "ls"} & set(tools):
-        guesses = (posixpath.join(path, name) for name in ("README.md", *MANIFESTS[:6]))
+        guesses = (posixpath.join(path, name) for name in ("README.md", *MANIFESTS))
         listing = Listing((), Files(guesses), 0, False)
     else:
         listing = yield from _list(path)
@@ -55,10 +55,8 @@ def survey(path: str, tools: Collection[str]) -> Plan:
     return report(path, listing, told, sources, tools)
 
 
-def counts(tools: Collection[str], *, only_tests: bool) -> Plan:
+def counts(*, only_tests: bool) -> Plan:
     """How many files there are, or where the tests are."""
-    if "find" not in tools:
-        return "Counting files takes the tool `find`, which is off in this session."
     listing = yield from _list("")
     return (tests(listing) or "No code was found.") if only_tests else counted("", listing)
 
@@ -74,8 +72,8 @@ def _as_tools_say(path: str, listing: Listing) -> str:
 def _list(path: str) -> Steps[Listing]:
     everything = {"pattern": "**/*"}
     listed, found = yield [
-        Call("ls", _where(path)),
-        Call("find", {**everything, **_where(path), "limit": MOST_LISTED}),
+        Call("ls", where(path)),
+        Call("find", {**everything, **where(path), "limit": MOST_LISTED}),
     ]
     top = names(listed)
     paths = names(found)
@@ -96,10 +94,6 @@ _NO_FILE = re.compile(r"@ -> |[|=%]$")
 """How `ls` marks links, pipes, sockets and devices."""
 
 
-def _where(path: str) -> dict[str, str]:
-    return {"path": path} if path else {}
-
-
 def _most_telling(top: Sequence[str]) -> list[str]:
     folders = [name for name in top if name.endswith("/") and name[0] != "." and "@ -> " not in name]
     folders = [name for name in folders if not is_others(name) and not is_made(name)]
@@ -110,7 +104,7 @@ def _most_telling(top: Sequence[str]) -> list[str]:
 
 def _read_words(path: str, files: Files) -> Steps[Told]:
     readmes = [each for name in _READMES if (each := posixpath.join(path, name)) in files][:1]
-    manifests = [each for name in MANIFESTS if (each := posixpath.join(path, name)) in files][:8]
+    manifests = [each for name in MANIFESTS if (each := posixpath.join(path, name)) in files]
     roots = [each for each in files.code if _ROOTS.fullmatch(posixpath.basename(each))]
     roots = sorted(roots, key=depth)[:2]
     reads = [*readmes, *manifests, *roots]
@@ -118,7 +112,7 @@ def _read_words(path: str, files: Files) -> Steps[Told]:
     folder = path or files.main_folder
     if main := files.main_language:
         pattern = files.importing(roots)
-        calls.append(Call("grep", {"pattern": pattern, **_ending(main), **_where(folder), "limit": 800}))
+        calls.append(Call("grep", {"pattern": pattern, **_ending(main), **where(folder), "limit": 800}))
     found = dict(zip([*reads, "imports"], (yield calls), strict=False))
     readme = found[readmes[0]].body if readmes else ""
     return Told(
@@ -144,7 +138,7 @@ def _read_code(path: str, files: Files, told: Told, is_guessed: bool) -> Steps[l
     # With neither find nor ls, which language there is can only be tried.
     languages = [files.main_language] if files.main_language else [*_TRIED] if is_guessed else []
     found = yield [
-        Call("grep", {"pattern": PATTERNS[each], **_ending(each), **_where(path), "limit": 100})
+        Call("grep", {"pattern": PATTERNS[each], **_ending(each), **where(path), "limit": 100})
         for each in languages
     ]
     known = {one.place for each in sources for one in each.definitions}
