@@ -37,6 +37,7 @@ FAMILIES = {
 POSIX_ONLY = {"fcntl", "grp", "pty", "pwd", "resource", "termios", "tty"}
 # These turn data into running code; a session file is data somebody else may have written.
 RUN_DATA = {"dill", "jsonpickle", "marshal", "pickle", "shelve", "yaml"}
+RUNS_CODE = {"agent.extensions"}  # files that the user put there to be run
 SAYS_NOTHING = {"common", "constants", "helper", "helpers", "misc", "types", "util", "utils"}
 MOST_LINES = 500
 
@@ -157,7 +158,7 @@ def data_is_never_run(module: Module) -> Iterator[str]:
     for node in ast.walk(module.tree):
         match node:
             case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="builtins"), attr=name):
-                if name in ("eval", "exec"):
+                if name in ("eval", "exec") and not (name == "exec" and module.name in RUNS_CODE):
                     yield f"line {node.lineno}: {name} runs what it is given"
 
 
@@ -236,6 +237,7 @@ BROKEN = [
     (data_is_never_run, "session.entry", "eval('1')"),
     (data_is_never_run, "session.entry", "run = exec"),
     (data_is_never_run, "session.entry", "import builtins\nbuiltins.eval('1')"),
+    (data_is_never_run, "agent.extensions", "eval('1')"),
     (names_say_something, "session.utils", ""),
     (names_say_something, "agent.tool_helpers", ""),
     (names_say_something, "common.clock", ""),

@@ -1,6 +1,15 @@
 """`python -m perdure`: the same program as `perdure`, for when its script is not on the PATH."""
 
+import os
 import sys
+
+# Python looks for modules in the directory it was started in before it looks where they are installed. Who
+# put a json.py there would run before anybody had said yes to anything.
+try:
+    if sys.path and os.path.realpath(sys.path[0] or os.curdir) == os.path.realpath(os.curdir):
+        del sys.path[0]
+except OSError:
+    pass  # the directory is gone, and nobody can have put anything there
 
 from perdure.programs.pi import main
 

@@ -525,7 +525,7 @@ async def test_pi_14_a_schema_that_is_none_is_an_error_result(session):
 
 
 async def test_a_tool_may_be_a_plain_function_that_returns_text(session):
-    plain: Any = Tool("plain", "", Said, lambda args, ctx: f"said {args.text}")  # type: ignore[arg-type, return-value]
+    plain: Any = Tool("plain", "", Said, lambda args, ctx: f"said {args.text}")
     model = ScriptedModel(ToolCall("a", "plain", {"text": "x"}), "I see")
     agent = Agent(
         session,

@@ -1,6 +1,7 @@
 """Settings are what the user wrote, in either spelling; whatever is wrong is named, and never guessed."""
 
 import json
+import os
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,6 @@ from perdure.agent.settings import (
     Retry,
     Settings,
     custom_providers,
-    untrusted,
 )
 from perdure.errors import PerdureError, Unreadable
 
@@ -216,14 +216,69 @@ def test_settings_of_a_program_come_before_the_users(agent_home):
         Settings.of({"retry": 1})
 
 
-def test_a_projects_settings_are_not_read_and_that_is_said(tmp_path, monkeypatch, agent_home):
-    """PI's trust comes in a later part: until then a folder decides nothing."""
+def test_g_10_a_projects_settings_are_read_only_where_it_is_named(tmp_path, monkeypatch, agent_home):
     monkeypatch.chdir(tmp_path)
-    assert untrusted(str(tmp_path)) == ""
     (tmp_path / ".pi").mkdir()
-    write(tmp_path / ".pi", {"defaultModel": "evil"})
+    write(tmp_path / ".pi", {"defaultModel": "its own"})
     assert Settings.load().default_model == ""
-    assert ".pi/settings.json is not read" in untrusted(str(tmp_path))
+    assert Settings.load(project=str(tmp_path)).default_model == "its own"
+    assert Settings.of({"default_model": "mine"}, project=str(tmp_path)).default_model == "mine"
+    assert Settings.load(project=str(tmp_path / "other")) == Settings.load()
+    write(tmp_path / ".pi", {"retry": 1})
+    with pytest.raises(PerdureError, match=r"\.pi/settings.json: retry: expected object, got int"):
+        Settings.load(project=str(tmp_path))
+
+
+def test_a_projects_settings_are_laid_over_the_users(tmp_path, agent_home):
+    """Prompts, places, models and servers are added; the rest is replaced, key by key."""
+    server = {"command": "users", "env": {"TOKEN": "secret"}}
+    write(
+        agent_home,
+        {
+            "defaultModel": "users",
+            "retry": {"maxRetries": 7},
+            "prompts": ["a", "mine.md"],
+            "skills": ["~/skills"],
+            "models": [{"id": "both", "contextWindow": 1}, {"id": "users"}],
+            "mcpServers": {"both": server, "my_own": server},
+        },
+    )
+    (tmp_path / ".pi").mkdir()
+    write(
+        tmp_path / ".pi",
+        {
+            "retry": {"baseDelayMs": 1},
+            "prompts": ["b", "./its.md"],
+            "skills": ["more"],
+            "extensions": ["one.py"],
+            "models": [{"id": "both", "contextWindow": 2}],
+            "mcpServers": {"both": {"command": "project"}},
+        },
+    )
+    found = Settings.load(project=str(tmp_path))
+    assert (found.default_model, found.retry.max_retries, found.retry.base_delay_ms) == ("users", 7, 1)
+    own = tmp_path / ".pi"
+    assert found.prompts == ("a", "b")
+    assert found.templates == (str(agent_home / "mine.md"), str(own / "its.md"))
+    assert found.skills == (os.path.expanduser("~/skills"), str(own / "more"))
+    assert found.extensions == (str(own / "one.py"),)
+    assert [(model.id, model.context_window) for model in found.models] == [("both", 2), ("users", None)]
+    assert [*found.mcp_servers] == ["both", "my_own"]
+    both = found.mcp_servers["both"]
+    assert (both.command, both.env) == ("project", {})  # the user's token is not given to another program
+
+
+def test_names_of_servers_and_variables_stay_as_they_are_written(agent_home):
+    server = {"command": "x", "env": {"my_var": "1"}, "startup_timeout_sec": 3, "headers": {"x_y": "z"}}
+    write(agent_home, {"mcp_servers": {"my_server": server, "env": {"url": "http://x", "env": {"a_b": "c"}}}})
+    found = Settings.load().mcp_servers
+    assert [*found] == ["my_server", "env"]
+    assert (found["my_server"].env, found["my_server"].startup_timeout_sec) == ({"my_var": "1"}, 3)
+    assert (found["my_server"].headers, found["env"].env) == ({"x_y": "z"}, {"a_b": "c"})
+    assert "my_var" not in repr(found)
+    write(agent_home, {"mcpServers": {"a": {"command": ["x"]}}})
+    with pytest.raises(PerdureError, match=r"mcpServers\[\.\.\.\]\.command: expected str, got array"):
+        Settings.load()
 
 
 def test_pis_models_file_is_read(agent_home):

@@ -233,7 +233,7 @@ def test_output_that_cannot_be_written_is_told_apart(call):
 def test_closed_streams_are_no_defect():
     """Nothing can be answered or said then: stdout says so, stderr does not matter."""
     code = (
-        f"{IMPORTS}out.note('x')\nassert out.ask('y') is False\nout.progress('z').update(1, 2)\n"
+        f"{IMPORTS}out.note('x')\nassert out.ask('y') is None\nout.progress('z').update(1, 2)\n"
         "try:\n    out.line('a')\nexcept OutputLost:\n    sys.exit(42)"
     )
     answer = subprocess.run(["sh", "-c", '"$0" -c "$1" <&- >&- 2>&-', sys.executable, code])
@@ -253,21 +253,21 @@ def test_closed_streams_are_no_defect():
         ("n\n", False, 1),
         ("No\n", False, 1),
         ("\n", False, 1),
-        ("", False, 1),
+        ("", None, 1),
         ("perhaps\nj\ny\n", True, 3),
-        ("perhaps\n", False, 2),
+        ("perhaps\n", None, 2),
     ],
 )
 def test_g_1_a_question_is_answered_through_a_pipe(stdin, answer, asked):
-    """y is yes; n, Enter and the end of input are no; anything else is asked again."""
+    """y is yes; n and Enter are no; the end of input is no answer; anything else is asked again."""
     done = piped("out.line(str(out.ask('Delete 2 sessions for good?')))", stdin)
     assert done.stdout == f"{answer}\n"
     assert done.stderr == "Delete 2 sessions for good? [y/N] \n" * asked
 
 
-def test_an_answer_that_is_no_text_is_no():
+def test_an_answer_that_is_no_text_is_none():
     """Bytes that cannot be read are no yes."""
-    code = f"{IMPORTS}sys.exit(42 if out.ask('Sure?') is False else 1)"
+    code = f"{IMPORTS}sys.exit(42 if out.ask('Sure?') is None else 1)"
     answer = subprocess.run([sys.executable, "-c", code], input=b"\xff\xfe\n", capture_output=True)
     assert answer.returncode == 42
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 
@@ -66,6 +66,10 @@ class Voice(Struct, frozen=True):
     thinking: str = "off"
 
 
+Equip = Callable[[], Awaitable[tuple[str, Bench]]]
+"""The system prompt and the tools, when all of them are there."""
+
+
 class Agent:
     def __init__(
         self,
@@ -78,18 +82,20 @@ class Agent:
         summariser: LanguageModel | None = None,
         retry: Retry,
         context: Context | None = None,
+        equip: Equip | None = None,
     ) -> None:
         """`summariser` is the model that condenses the conversation, if it is not the one that talks;
-        `context` what the session says so far, if somebody has read it."""
+        `context` what the session says so far, if somebody has read it; `equip` waits for tools that are
+        still on their way, before the model is first asked."""
         self._voice = voice
         self._bench = bench
         self._system = system
+        self._equip = equip
         self._strategy = strategy
         self._summariser = summariser
         self._retry = retry
         self._specs = [tool.spec for tool in bench.tools.values()]
-        beside = of_text(system) + of_text(dumps(self._specs).decode())
-        self._memory = Memory(session, beside, context)
+        self._memory = Memory(session, self._beside(), context)
         self._switch = Switch()
         self._is_busy = False
         self._is_idle = asyncio.Event()
@@ -101,7 +107,20 @@ class Agent:
         self._follow_ups: list[str] = []
         self._queue_changed = False
 
+    def _beside(self) -> int:
+        """Tokens that are sent beside the messages."""
+        return of_text(self._system) + of_text(dumps(self._specs).decode())
+
     # --- what others do with it ----------------------------------------------------------------------
+
+    @property
+    def bench(self) -> Bench:
+        return self._bench
+
+    @property
+    def system(self) -> str:
+        """What the model is told before the conversation."""
+        return self._system
 
     @property
     def voice(self) -> Voice:
@@ -123,6 +142,14 @@ class Agent:
     def note_change(self, change: ModelChange | ThinkingLevelChange | SessionInfo) -> None:
         """Recorded with the next message: a session in which nothing is said stays empty."""
         self._memory.note(change)
+
+    async def be_equipped(self) -> None:
+        """Wait for all tools to be there, if some are on their way."""
+        if self._equip is not None:
+            self._system, self._bench = await self._switch.unless_stopped(self._equip)
+            self._equip = None
+            self._specs = [tool.spec for tool in self._bench.tools.values()]
+            self._memory.weigh(self._beside())
 
     def abort(self) -> None:
         """End the running turn; what arrived is kept, marked as aborted. What was queued is given up, as
@@ -200,21 +227,24 @@ class Agent:
         self._is_idle.clear()
         self._switch.reset()
         self._memory.added = []
+        hooks = self._bench.hooks
         try:
-            yield AgentStart()
+            yield await hooks.told(AgentStart())
             try:
                 async with aclosing(work):
                     async for event in work:
+                        if hooks.listeners:
+                            await hooks.told(event)
                         yield event
                         if self._queue_changed:
-                            yield self._queue_update()
+                            yield await hooks.told(self._queue_update())
             except Stopped:
                 self._memory.forget()
             self._is_open = False
             if self._steering or self._follow_ups:
                 self._steering, self._follow_ups = [], []
-                yield self._queue_update()
-            yield AgentEnd(self._memory.added)
+                yield await hooks.told(self._queue_update())
+            yield await hooks.told(AgentEnd(self._memory.added))
         except BaseException:
             self._memory.forget()
             raise
@@ -260,6 +290,7 @@ class Agent:
         """A turn, tried again where that may help. However it ends, an answer is kept that says how."""
         before = len(self._memory.added)
         try:
+            await self.be_equipped()
             if await self._is_due():
                 async with aclosing(self._compacting("threshold")) as events:
                     async for event in events:

@@ -29,15 +29,15 @@ from perdure.agent.events import (
     ToolExecutionUpdate,
     TurnEnd,
 )
+from perdure.agent.hooks import Hooks
 from perdure.agent.models import Finished, LanguageModel, Piece, Request
 from perdure.agent.switch import Stopped, Switch
-from perdure.agent.tools import AgentToolResult, BadArguments, Tool, ToolContext, checked
+from perdure.agent.tools import AgentToolResult, BadArguments, Tool, ToolContext, checked, result_of
 from perdure.agent.tools.output import within_limits
 from perdure.errors import ModelError, ModelUnavailable, PerdureError
 from perdure.session.context import INTERRUPTED
 from perdure.session.entry import Assistant, Text, ToolCall, ToolResult
 from perdure.session.ids import clock_milliseconds
-from perdure.session.record import dumps
 
 Keep = Callable[[EventMessage], Awaitable[str]]
 """Makes a message durable; returns what it is called from then on."""
@@ -53,6 +53,7 @@ class Bench(Struct, frozen=True):
     tools: Mapping[str, Tool]
     cwd: str
     environment: Mapping[str, str]
+    hooks: Hooks = Hooks()
 
 
 async def turn(
@@ -205,7 +206,7 @@ class _Running:
         self.progress: AgentToolResult | None = None
         self._told = told
         context = ToolContext(bench.cwd, call.id, bench.environment, self._update)
-        self.task = asyncio.create_task(_run(call, bench.tools, context), name=f"tool {call.name}")
+        self.task = asyncio.create_task(_run(call, bench, context), name=f"tool {call.name}")
         self.task.add_done_callback(lambda _: told.put_nowait(self))
 
     def _update(self, so_far: AgentToolResult) -> None:
@@ -294,22 +295,23 @@ async def _end(running: Sequence[_Running]) -> None:
         await settled(asyncio.wait(tasks))
 
 
-async def _run(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext) -> AgentToolResult:
+async def _run(call: ToolCall, bench: Bench, context: ToolContext) -> AgentToolResult:
+    if not bench.hooks:
+        return await _called(call, bench.tools, context)
+    meant = await bench.hooks.before_tool(call)
+    if isinstance(meant, AgentToolResult):
+        return await bench.hooks.after_tool(call, meant)
+    return await bench.hooks.after_tool(meant, await _called(meant, bench.tools, context))
+
+
+async def _called(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext) -> AgentToolResult:
     tool = tools.get(call.name)
     if tool is None:
         known = ", ".join(tools) or "none"
         return AgentToolResult(f"There is no tool {call.name!r}. The tools are: {known}.", is_error=True)
     try:
         result: Any = tool.run(checked(tool, call.arguments), context)
-        if isinstance(result, Awaitable):
-            result = await result
-        if isinstance(result, str):
-            result = AgentToolResult(result)
-        if not isinstance(result, AgentToolResult):
-            raise TypeError(f"a tool returns an AgentToolResult, not {type(result).__name__}")
-        if result.details is not UNSET:
-            dumps(result.details)  # what cannot be kept is no result
-        return result
+        return result_of(await result if isinstance(result, Awaitable) else result)
     except BadArguments as error:
         return AgentToolResult(f"Bad arguments for {call.name}: {error}", is_error=True)
     except PerdureError as error:

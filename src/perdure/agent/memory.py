@@ -94,6 +94,12 @@ class Memory:
         """The entries that it is made of."""
         return await in_thread(self.session.live)
 
+    def weigh(self, beside: int) -> None:
+        """So many tokens are sent beside the messages from now on. How many a provider has counted already is
+        in the session."""
+        self.beside = beside
+        self.forget()
+
     def forget(self) -> None:
         """Read it anew when it is wanted."""
         self._messages = None

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import datetime
 import os
-import stat
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from perdure.agent.models import ToolSpec
+from perdure.agent.reading import text_of
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
 """Instructions for agents. Of one folder only the first of these is read."""
@@ -157,23 +157,14 @@ def _with_parents(path: str) -> list[str]:
 
 def _read(path: str, seen: set[tuple[int, int]]) -> str | None:
     """Its text, cut where it is too long; None if this very file was read before, by whatever name."""
-    if not stat.S_ISREG(os.stat(path).st_mode):  # a device may act on being opened
-        raise OSError(0, "it is not a regular file")
-    # Should it have become a pipe meanwhile, opening it must not wait for a writer.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with open(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(0, "it is not a regular file")
-        if found.st_ino and (found.st_dev, found.st_ino) in seen:
-            return None
-        seen.add((found.st_dev, found.st_ino))
-        data = file.read(MOST + 1)
-    text = data[:MOST].decode("utf-8-sig", "replace")
-    if len(data) <= MOST:
-        return text
-    whole = text.removesuffix("\N{REPLACEMENT CHARACTER}")  # what a cut leaves of a character
-    return f"{whole}\n\n[The file goes on: only its first {MOST // 1024} KB are here.]"
+    found = text_of(path, MOST)
+    if found.identity in seen:
+        return None
+    if found.identity:
+        seen.add(found.identity)
+    if not found.is_cut:
+        return found.text
+    return f"{found.text}\n\n[The file goes on: only its first {MOST // 1024} KB are here.]"
 
 
 def _shown(path: str) -> str:

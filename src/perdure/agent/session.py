@@ -13,27 +13,34 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
-from perdure import config, registry
+from perdure import config
 from perdure.agent import environment, prompt
 from perdure.agent.agent import Agent, Voice
 from perdure.agent.aside import in_thread, when_free
 from perdure.agent.compaction import CompactionStrategy, SummaryCompaction
+from perdure.agent.equipment import Equipment
 from perdure.agent.events import AgentEvent
+from perdure.agent.extensions import Command, CommandContext, Register
 from perdure.agent.loop import Bench
 from perdure.agent.models import OFFLINE, THINKING_LEVELS, LanguageModel, Model
 from perdure.agent.models.connections import Connections
 from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.models.resolver import ModelResolver
+from perdure.agent.project import Project
 from perdure.agent.settings import Settings, known_level, pi_home
-from perdure.agent.tools import BUILT_IN, Tool
-from perdure.errors import ModelError, UsageError
+from perdure.agent.tools import Tool
+from perdure.agent.trust import Trust
+from perdure.errors import ModelError, PerdureError, UsageError
 from perdure.session.context import Context
-from perdure.session.entry import Content, ModelChange, ThinkingLevelChange
+from perdure.session.entry import Content, ModelChange, SessionInfo, ThinkingLevelChange
 from perdure.session.session import Session
+
+_COMMAND = re.compile(r"/(\S+)(?:\s+(.*))?", re.DOTALL)
 
 
 class AgentSession:
@@ -47,26 +54,40 @@ class AgentSession:
         compaction: CompactionStrategy | None = None,
         system_prompt: str | None = None,
         append_system_prompt: Sequence[str] = (),
+        extensions: Iterable[Register] | None = None,
+        trusted: bool | None = None,
     ) -> None:
-        """Without a `sessions_dir`, sessions are kept with pi's. `tools` are those of your own and names of
-        built-in ones; without it, all built-in ones. What `settings` do not say is read from pi's."""
+        """Without a `sessions_dir`, sessions are kept with pi's. What `settings` do not say is read from pi's
+        and, if it is `trusted`, from those of `cwd`: whether it is, the user has decided, unless you say so.
+        `tools` are those of your own and names of those there are: built in, of extensions, of MCP servers;
+        without it, all of them. `extensions` are functions that register what they add, in place of those
+        that are installed."""
         self._cwd = os.path.abspath(os.path.expanduser(cwd)) if cwd is not None else config.here()
         self._sessions_dir = sessions_dir
-        self._settings = settings if isinstance(settings, Settings) else Settings.of(settings)
-        self._tools = {tool.name: tool for tool in map(_tool, BUILT_IN if tools is None else tools)}
+        self.notices: list[str] = []
+        """What its user should know: settings that were not obeyed, a model that is not to be had. More may
+        come while it talks."""
+        project = self._cwd if self._is_trusted(trusted) else None
+        self._settings = (
+            settings if isinstance(settings, Settings) else Settings.of(settings, project=project)
+        )
+        self._equipment = Equipment(
+            self._settings,
+            self._cwd,
+            project=project,
+            tools=tools,
+            own=extensions,
+            notice=self.notices.append,
+        )
         self._compaction = compaction or strategy_of(self._settings)
         self._system_prompt = system_prompt
         self._append_system_prompt = append_system_prompt
-        self._models = ModelRegistry(self._settings)
+        self._models = ModelRegistry(self._settings, extensions=self._equipment.providers)
         self._resolver = ModelResolver(self._models)
-        self._connections = Connections()
-        named = self._compaction.model
-        self._summariser = self._voice(named).model if named else None
+        self._connections = Connections(self._equipment.providers)
         self._agent: Agent | None = None
         self._session: Session | None = None
         self._is_new = False
-        self.notices: list[str] = []
-        """What its user should know: settings that were not obeyed, a model that is not to be had."""
 
     def find_model(self, text: str) -> Model:
         """The model that is called this, if there is one and a key for it; ModelError says what is not."""
@@ -93,23 +114,28 @@ class AgentSession:
         self._is_new = is_new or (session is None and session_id is None)
         self._session = session  # so that it is closed whatever happens
         try:
+            self._equipment.begin()
             # An unknown model is refused before a session is made.
-            voice = self._voice(model, thinking) if model is not None else None
+            voice = await in_thread(self._voice, model, thinking) if model is not None else None
+            named = self._compaction.model
+            summariser = (await in_thread(self._voice, named)).model if named else None
             opened = session
             if opened is None:
                 opened = await self._opened(session_id)
             self._session = opened
             context = await in_thread(opened.context)
-            voice = voice or self._restored(context, default_model, thinking)
+            if voice is None:
+                voice = await in_thread(self._restored, context, default_model, thinking)
             self._agent = Agent(
                 opened,
                 voice,
-                Bench(self._tools, self._cwd, self._environment()),
-                system=self._system(),
+                self._bench(self._equipment.tools),
+                system=self._system(self._equipment.tools) if not self._equipment.has_servers else "",
                 strategy=self._compaction,
-                summariser=self._summariser,
+                summariser=summariser,
                 retry=self._settings.retry,
                 context=context,
+                equip=self._equipped if self._equipment.has_servers else None,
             )
             self._note_changes(voice, context)
         except BaseException:
@@ -118,8 +144,54 @@ class AgentSession:
         return opened.id
 
     def send_message(self, text: Content) -> AsyncGenerator[AgentEvent, None]:
-        """Say something, and watch what comes of it; see `perdure.agent.events` for the order of events."""
+        """Say something, and watch what comes of it; see `perdure.agent.events` for the order of events. What
+        is a command to `typed` is text here."""
         return self.agent.send(text)
+
+    @property
+    def commands(self) -> Mapping[str, Command]:
+        """What can be typed as `/name`: commands, built in and of extensions; skills; prompt templates."""
+        return self._equipment.commands
+
+    async def typed(self, text: str, show: Callable[[str], None] = lambda _: None) -> str | None:
+        """What somebody who types this wants to be said: a command's words, or None if it has none; any other
+        text as it is. A command shows its user something by `show`."""
+        found = _COMMAND.fullmatch(text.strip())
+        command = self.commands.get(found[1]) if found else None
+        if found is None or command is None:
+            return text
+        try:
+            said = command.run(found[2] or "", CommandContext(self, self._cwd, show))
+            said = await said if isinstance(said, Awaitable) else said
+            if said is not None and not isinstance(said, str):
+                raise TypeError(f"a command returns text or None, not {type(said).__name__}")
+        except PerdureError:
+            raise
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            raise PerdureError(f"/{command.name} failed: {command.place(error)}: {why}") from error
+        return said
+
+    async def ready(self) -> None:
+        """Wait until all tools are there, as the first message does: those of MCP servers take a moment."""
+        await self.agent.be_equipped()
+
+    @property
+    def tools(self) -> list[str]:
+        """The names of those that the model may call."""
+        return [*self.agent.bench.tools]
+
+    @property
+    def waiting_for(self) -> list[str]:
+        """The MCP servers that are still starting; the first message waits for them."""
+        return self._equipment.waiting_for
+
+    async def rename(self, name: str) -> None:
+        """Give the session a name: at once, or with its first message."""
+        if self.session.head is None:
+            self.agent.note_change(SessionInfo(name))
+        else:
+            await in_thread(self.session.append, SessionInfo(name))
 
     def abort(self) -> None:
         """End the running turn. What arrived is kept."""
@@ -166,9 +238,12 @@ class AgentSession:
 
     async def close(self) -> None:
         """End what is under way, keep what arrived, and let go of the session and of connections."""
-        if self._agent is not None:
-            await self._agent.finish()
-        await self._connections.aclose()
+        try:
+            if self._agent is not None:
+                await self._agent.finish()
+            await self._connections.aclose()
+        finally:
+            await self._equipment.close()
         session, self._session, self._agent = self._session, None, None
         if session is not None:
             await in_thread(self._let_go, session)
@@ -194,16 +269,28 @@ class AgentSession:
         if is_empty:
             session.store.remove_empty(session.ref)
 
+    def _is_trusted(self, said: bool | None) -> bool:
+        if said is not None:
+            return said
+        decision = Trust().decision(self._cwd)
+        if decision is None and (left := Project(self._cwd).untrusted()):
+            self.notices.append(left)
+        return decision is not None and decision.is_trusted
+
     def _voice(self, model: str | Model | LanguageModel, thinking: str | None = None) -> Voice:
         if isinstance(model, str):
             found, level = self._resolver.chosen(model)
             return self._voice(found, thinking or level)
-        speaker = self._connections.to(model, self._models.key(model)) if isinstance(model, Model) else model
+        speaker = self._connected(model) if isinstance(model, Model) else model
         if thinking is not None and thinking not in THINKING_LEVELS:
             raise UsageError(
                 f"No level of thinking: {thinking!r:.40}", f"one of {', '.join(THINKING_LEVELS)}"
             )
         return Voice(speaker, thinking or self._default_thinking(speaker.model))
+
+    def _connected(self, model: Model) -> LanguageModel:
+        """Where a key is a command, this waits for it."""
+        return self._connections.to(self._models.connected(model), self._models.key(model))
 
     def _default_thinking(self, model: Model) -> str:
         """What the settings say, where it is known that the model can: a server may refuse it otherwise."""
@@ -239,14 +326,22 @@ class AgentSession:
         if context.thinking_level != voice.thinking:
             self.agent.note_change(ThinkingLevelChange(voice.thinking))
 
-    def _system(self) -> str:
+    async def _equipped(self) -> tuple[str, Bench]:
+        tools = await self._equipment.all_tools()
+        return self._system(tools), self._bench(tools)
+
+    def _bench(self, tools: Mapping[str, Tool]) -> Bench:
+        return Bench(tools, self._cwd, self._environment(), self._equipment.hooks)
+
+    def _system(self, tools: Mapping[str, Tool]) -> str:
         return prompt.build(
             cwd=self._cwd,
-            tools=[tool.spec for tool in self._tools.values()],
+            tools=[tool.spec for tool in tools.values()],
             date=datetime.date.today(),
             home=os.path.expanduser("~"),
             custom=self._system_prompt,
-            prompts=[text for text in self._settings.prompts if not _names_a_file(text)],
+            extensions=self._equipment.prompts(tools),
+            prompts=self._settings.prompts,
             append=self._append_system_prompt,
             agent_dir=pi_home(),
             notice=self.notices.append,
@@ -272,17 +367,3 @@ def strategy_of(settings: Settings) -> CompactionStrategy:
         instructions=wanted.instructions,
         model=wanted.model,
     )
-
-
-def _names_a_file(text: str) -> bool:
-    """The original pi has paths of prompt templates there."""
-    return " " not in text.strip() and (text.endswith(".md") or text.startswith(("/", "~", "./", "../")))
-
-
-def _tool(given: Tool | str) -> Tool:
-    if isinstance(given, Tool):
-        return given
-    if given not in BUILT_IN:
-        raise UsageError(f"There is no tool {given!r}", f"the tools are {', '.join(BUILT_IN)}")
-    tool: Tool = registry.load(BUILT_IN[given])
-    return tool

@@ -4,7 +4,8 @@ Keys are camelCase, as pi writes them, or snake_case; those we do not know are s
 A value of the wrong kind is an error that names file and key: guessing would hide a typing mistake. No key is
 ever part of what a value looks like when it is printed.
 
-A project may have settings too. They are not read: a folder is not trusted because somebody works in it.
+A project may have settings too, laid over the user's. Whoever names one here has asked `trust` before: a
+folder is not trusted because somebody works in it.
 """
 
 from __future__ import annotations
@@ -20,14 +21,22 @@ from msgspec import Meta, Struct
 
 from perdure import config
 from perdure.agent.models import THINKING_LEVELS, Cost, ThinkingLevel
+from perdure.agent.reading import bytes_of
 from perdure.errors import PerdureError, Unreadable
 
 FILE = "settings.json"
 MODELS_FILE = "models.json"
-_PROJECT_FILE = os.path.join(".pi", FILE)
-_NAMED = ("headers", "modelOverrides", "providers")  # what is in them has names of its own
+MOST = 2**20
+"""Bytes of a project's."""
+_MOST_OF_USERS = 2**26
+PROJECT_FOLDER = ".pi"
+_NAMED = ("env", "headers", "mcpServers", "modelOverrides", "providers")
+"""What is in these has names of its own."""
+_PLACES = ("extensions", "skills", "templates")  # paths, relative to the folder of their file
+_ADDED = (*_PLACES, "prompts")  # a project's come behind the user's
 
 Count = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Tokens = Annotated[int, Meta(ge=1)]
 _Kind = TypeVar("_Kind")
 
@@ -70,6 +79,25 @@ class CustomProvider(Struct, frozen=True, kw_only=True, rename="camel"):
         return "CustomProvider(…)"
 
 
+class McpServer(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A program to start, or an address: its tools are the agent's. `${NAME}` stands for a variable."""
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, str] = {}
+    type: str = ""
+    """Which of the two, where somebody says so."""
+    disabled: bool = False
+    startup_timeout_sec: Seconds = 30
+    tool_timeout_sec: Seconds = 300
+
+    def __repr__(self) -> str:
+        return "McpServer(…)"
+
+
 class Compaction(Struct, frozen=True, kw_only=True, rename="camel"):
     enabled: bool = True
     reserve_tokens: Count = 16_384
@@ -101,6 +129,13 @@ class Settings(Struct, frozen=True, kw_only=True, rename="camel"):
     retry: Retry = Retry()
     prompts: tuple[str, ...] = ()
     """Added to the system prompt."""
+    templates: tuple[str, ...] = ()
+    """Prompt templates, or folders of them. Their paths may stand among `prompts`, as in the original pi."""
+    extensions: tuple[str, ...] = ()
+    """Python files, or folders of them, beside those in their usual places."""
+    skills: tuple[str, ...] = ()
+    """Folders of skills, likewise."""
+    mcp_servers: dict[str, McpServer] = {}
     shell_environment: tuple[str, ...] = ()
     """Variables that commands may see although they are named like secrets."""
 
@@ -113,21 +148,29 @@ class Settings(Struct, frozen=True, kw_only=True, rename="camel"):
         msgspec.structs.force_setattr(self, "compaction", compaction)
 
     @classmethod
-    def load(cls, home: str | None = None) -> Self:
-        """The user's, or the defaults if there are none."""
-        return cls.of(None, home)
+    def load(cls, home: str | None = None, *, project: str | None = None) -> Self:
+        """The user's, or the defaults if there are none; over them those of a project that is trusted."""
+        return cls.of(None, home, project=project)
 
     @classmethod
-    def of(cls, said: Mapping[str, Any] | None, home: str | None = None) -> Self:
-        """What is said here, in either spelling; what is left open, down to single keys, is the user's."""
-        path = os.path.join(pi_home(home), FILE)
-        found = _read(path)
-        users = found.checked(cls)
-        if not said:
-            return users
-        own = _Written("the settings passed in", *_spelt(said))
-        own.checked(cls)
-        return _Written(own.source, _merged(found.data, own.data), own.spellings).checked(cls)
+    def of(
+        cls, said: Mapping[str, Any] | None, home: str | None = None, *, project: str | None = None
+    ) -> Self:
+        """What is said here, in either spelling; what is left open, down to single keys, is the project's or
+        the user's."""
+        found = _placed(_read(os.path.join(pi_home(home), FILE)), pi_home(home))
+        settings = found.checked(cls)
+        folder = os.path.join(project, PROJECT_FOLDER) if project is not None else ""
+        if project is not None and os.path.realpath(folder) != os.path.realpath(pi_home(home)):
+            own = _placed(_read(os.path.join(folder, FILE), within=project), folder)
+            own.checked(cls)
+            found = _Written(own.source, _with_project(found.data, own.data), own.spellings)
+            settings = found.checked(cls)
+        if said:
+            own = _placed(_Written("the settings passed in", *_spelt(said)), project or os.curdir)
+            own.checked(cls)
+            settings = _Written(own.source, _merged(found.data, own.data), own.spellings).checked(cls)
+        return settings
 
 
 def known_level(level: str) -> str:
@@ -146,14 +189,6 @@ def custom_providers(home: str | None = None) -> Mapping[str, CustomProvider]:
 
 def pi_home(home: str | None = None) -> str:
     return home or config.home("PI_CODING_AGENT_DIR", "~/.pi/agent")
-
-
-def untrusted(cwd: str) -> str:
-    """A notice, if a folder has settings that are not read."""
-    path = os.path.join(cwd, _PROJECT_FILE)
-    if not os.path.lexists(path):
-        return ""
-    return f"{config.as_typed(path)} is not read: this release takes no settings from a project"
 
 
 class _Written(NamedTuple):
@@ -176,12 +211,19 @@ class _Written(NamedTuple):
             raise _wrong(self.source, what) from None
 
 
-def _read(path: str) -> _Written:
-    """Nothing, if there is no such file."""
+def _read(path: str, within: str = "") -> _Written:
+    """Nothing, if there is no such file. One `within` a folder does not lead out of it: it has been shown to
+    whoever trusts that folder, and what is elsewhere has not."""
     source = config.as_typed(path)
+    root, real = os.path.realpath(within), os.path.realpath(path)
+    if within and os.path.lexists(path) and os.path.commonpath([root, real]) != root:
+        raise Unreadable(source, "it is a link that leads out of the folder")
     try:
-        with open(path, "rb") as file:
-            text = file.read().decode("utf-8-sig")
+        most = MOST if within else _MOST_OF_USERS
+        data, is_cut, _ = bytes_of(path, most)
+        if is_cut:
+            raise Unreadable(source, f"it is larger than {most >> 20} MB")
+        text = data.decode("utf-8-sig")
         return _Written(source, *_spelt(json.loads(text) if text.strip() else {}))
     except (FileNotFoundError, NotADirectoryError):
         return _Written(source, {})
@@ -191,34 +233,86 @@ def _read(path: str) -> _Written:
         raise Unreadable(source, f"it is not UTF-8, from byte {error.start} on") from None
     except json.JSONDecodeError as error:
         raise _wrong(source, f"line {error.lineno}: no JSON: {error.msg} (column {error.colno})") from None
+    except ValueError:
+        raise _wrong(source, "a number in it is too long") from None
     except RecursionError:
         raise _wrong(source, "it is nested too deeply") from None
+
+
+def pis_spelling(key: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])_([a-z0-9])", lambda found: found[1].upper(), key)
 
 
 def _spelt(value: Any) -> tuple[Any, dict[str, str]]:
     """All keys as pi spells them, and those that were spelt otherwise."""
     others: dict[str, str] = {}
 
-    def spelt(value: Any, is_named: bool = False) -> Any:
+    def each_spelt(value: Any, is_named: bool = False) -> Any:
         if isinstance(value, list | tuple):
-            return [spelt(each) for each in value]
+            return [each_spelt(each) for each in value]
         if not isinstance(value, Mapping):
             return value
         found = {}
         for key, inner in value.items():
-            name = key if is_named else re.sub(r"(?<=[a-z0-9])_([a-z0-9])", lambda it: it[1].upper(), key)
+            name = key if is_named else pis_spelling(key)
             if name != key:
                 others[name] = key
-            found[name] = spelt(inner, name in _NAMED and not is_named)
+            found[name] = each_spelt(inner, name in _NAMED and not is_named)
         return found
 
-    return spelt(value), others
+    return each_spelt(value), others
+
+
+def _placed(written: _Written, folder: str) -> _Written:
+    """Its paths from the root on, and those of templates apart from the texts they stand among."""
+    data = written.data
+    if not isinstance(data, dict):
+        return written
+    data = dict(data)
+    prompts = data.get("prompts")
+    if isinstance(prompts, list):
+        data["prompts"] = [each for each in prompts if not names_a_file(each)]
+        templates = data.get("templates", [])
+        if isinstance(templates, list) and (named := [each for each in prompts if names_a_file(each)]):
+            data["templates"] = [*templates, *named]
+    for key in _PLACES:
+        if isinstance(data.get(key), list):
+            data[key] = [_path(each, folder) if isinstance(each, str) else each for each in data[key]]
+    return written._replace(data=data)
+
+
+def names_a_file(text: Any) -> bool:
+    """Whether what stands among `prompts` is a template's path."""
+    return (
+        isinstance(text, str)
+        and not any(map(str.isspace, text.strip()))
+        and (text.endswith(".md") or text.startswith(("/", "~", "./", "../")))
+    )
+
+
+def _path(text: str, folder: str) -> str:
+    return os.path.abspath(os.path.join(folder, os.path.expanduser(text)))
+
+
+def _with_project(users: Any, project: Any) -> Any:
+    """A list of places or prompts is added to, and a model of the user's stays unless the project has one of
+    that name."""
+    both = _merged(users, project)
+    for key in _ADDED:
+        both[key] = [*users.get(key, ()), *project.get(key, ())]
+    named = {(model.get("provider"), model["id"]) for model in project.get("models", ())}
+    left = [each for each in users.get("models", ()) if (each.get("provider"), each["id"]) not in named]
+    return both | {"models": [*project.get("models", ()), *left]}
 
 
 def _merged(users: Any, said: Any) -> Any:
     if not (isinstance(users, dict) and isinstance(said, dict)):
         return said
-    return users | {key: _merged(users.get(key), value) for key, value in said.items()}
+    return users | {
+        # A server is replaced as a whole: half another one, it would be given the first one's keys.
+        key: users.get(key, {}) | value if key == "mcpServers" else _merged(users.get(key), value)
+        for key, value in said.items()
+    }
 
 
 def _wrong(source: str, what: str) -> PerdureError:

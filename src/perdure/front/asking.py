@@ -7,6 +7,7 @@ import codecs
 import os
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from perdure.agent.tools.read import LARGEST_IMAGE, image_kind
 from perdure.agent.tools.workspace import SNIFFED, is_binary
@@ -18,8 +19,23 @@ _MOST_BYTES = 20 * 1024 * 1024
 """Of stdin, and of a file: more is no prompt."""
 
 
-def prompt(words: Sequence[str], cwd: str, out: Output) -> Content:
-    """What was piped in, the files named with `@`, and the words of the command line, in this order."""
+class Asked(NamedTuple):
+    """A prompt in its parts."""
+
+    said: str
+    """The words of the command line."""
+    texts: list[str]
+    """What was piped in, and files."""
+    blocks: list[Block]
+
+    def content(self, said: str) -> Content:
+        """What was piped in, the files, and what is said in place of the words, in this order."""
+        text = "\n".join([*self.texts, *([said] if said.strip() else [])])
+        return [Text(text), *self.blocks] if self.blocks else text
+
+
+def prompt(words: Sequence[str], cwd: str, out: Output) -> Asked:
+    """From what was piped in, the files named with `@`, and the words of the command line."""
     files = [word[1:] for word in words if word.startswith("@") and len(word) > 1]
     said = " ".join(word for word in words if not (word.startswith("@") and len(word) > 1))
     blocks: list[Block] = []
@@ -31,10 +47,9 @@ def prompt(words: Sequence[str], cwd: str, out: Output) -> Content:
             texts.append(f'<file name="{name}"></file>')
         else:
             texts.append(attached)
-    text = "\n".join([*texts, *([said] if said.strip() else [])])
-    if not text.strip():
+    if not any(text.strip() for text in (*texts, said)):
         raise UsageError("There is no prompt", 'say something: --print "explain this code"')
-    return [Text(text), *blocks] if blocks else text
+    return Asked(said, texts, blocks)
 
 
 def _piped(out: Output) -> str:

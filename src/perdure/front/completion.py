@@ -20,7 +20,7 @@ from itertools import chain
 from types import SimpleNamespace
 
 from perdure.front.command_line import END_OF_OPTIONS
-from perdure.front.commands import COMPLETION, MODELS, SESSIONS, TALK, Argument, Command
+from perdure.front.commands import ALONE, SESSIONS, TALK, Argument, Command
 from perdure.front.output import Output
 
 _FILES = ":files"
@@ -74,10 +74,8 @@ def candidates(before: Sequence[str], current: str, commands: Mapping[str, str])
             found = _listed(_HELP_OPTION if current.startswith("-") else verbs)
         case ["sessions", verb, *rest] if verb in SESSIONS:
             found = _of_command(SESSIONS[verb], rest, current)
-        case ["models", *rest]:
-            found = _of_command(MODELS, rest, current)
-        case ["completion", *rest]:
-            found = _of_command(COMPLETION, rest, current)
+        case [command, *rest] if command in commands and command in ALONE:
+            found = _of_command(ALONE[command], rest, current)
         case [command, *_] if command in commands:
             found = iter(())
         case _:

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager, redirect_stdout
 from types import SimpleNamespace
 
 from perdure import config
@@ -31,11 +31,10 @@ from perdure.agent.events import (
 )
 from perdure.agent.models.resolver import wanted
 from perdure.agent.session import AgentSession
-from perdure.agent.settings import Settings, untrusted
 from perdure.agent.tokens import of_message
-from perdure.agent.tools import BUILT_IN
 from perdure.errors import Held, PerdureError, UsageError
-from perdure.front.asking import prompt
+from perdure.front import trusting
+from perdure.front.asking import Asked, prompt
 from perdure.front.opening import Meant, find_session
 from perdure.front.output import Output, Styled
 from perdure.front.visible import fit, one_line
@@ -51,22 +50,20 @@ _FAR_TOO_MUCH = 2
 
 def oneshot(options: SimpleNamespace, out: Output) -> int:
     cwd = _in_directory(options.C)
-    content = _content(options, cwd, out)
+    asked = _asked(options, cwd, out)
     tools = _tools(options)
-    settings = Settings.load()
-    notice = untrusted(cwd)
-    if notice:
-        out.note(Styled(notice, "yellow"))
-    agent = AgentSession(
-        cwd=cwd,
-        settings=settings,
-        tools=tools,
-        system_prompt=_text_or_file(options.system_prompt),
-        append_system_prompt=[_text_or_file(each) or "" for each in options.append_system_prompt],
-    )
-    if options.model:
-        agent.find_model(options.model)  # or a fork would be made for nothing
-    return asyncio.run(_Run(agent, options, out, cwd).talk(content))
+    trusted = trusting.ask(cwd, out, may_ask=options.mode != "json")
+    with redirect_stdout(sys.stderr):  # for what extensions print: stdout is for the answer, and `out` has it
+        agent = AgentSession(
+            cwd=cwd,
+            tools=tools,
+            system_prompt=_text_or_file(options.system_prompt),
+            append_system_prompt=[_text_or_file(each) or "" for each in options.append_system_prompt],
+            trusted=trusted,
+        )
+        if options.model:
+            agent.find_model(options.model)  # or a fork would be made for nothing
+        return asyncio.run(_Run(agent, options, out, cwd).talk(asked))
 
 
 class _Run:
@@ -83,14 +80,16 @@ class _Run:
         """The answer under way."""
         self._is_said = False
         self._doing = "Opening the session"
+        self._noticed = 0
+        """How many of the agent's notices were shown."""
 
-    async def talk(self, content: Content) -> int:
+    async def talk(self, asked: Asked) -> int:
         try:
             with self._signals():
                 async with self._agent, self._showing_that_time_passes():
                     self._meant = await in_thread(find_session, self._options, self._out, self._cwd)
                     session = await when_free(self._meant.open, waiting=self._wait_for)
-                    return await self._talk(content, self._meant, session)
+                    return await self._talk(asked, self._meant, session)
         except asyncio.CancelledError:
             if not self._signal:
                 raise
@@ -98,12 +97,13 @@ class _Run:
         finally:
             if self._meant is not None and not self._is_said:
                 await in_thread(self._meant.remove_if_unused)
+            self._show_notices()
             self._say_how_to_go_on()
 
     def _wait_for(self, error: Held) -> None:
         self._doing = f"{error.message}; waiting for it"
 
-    async def _talk(self, content: Content, meant: Meant, session: Session) -> int:
+    async def _talk(self, asked: Asked, meant: Meant, session: Session) -> int:
         await self._agent.start(
             self._options.model or None,
             session=session,
@@ -112,21 +112,56 @@ class _Run:
             thinking=self._options.thinking or None,
         )
         self._say_what_is_unexpected(meant)
-        self._refuse_far_too_much(content)
         if self._options.name:
             self._agent.agent.note_change(SessionInfo(self._options.name))
+        said = await self._typed(asked, session)
+        if said is None:
+            return 0
+        content = asked.content(said)
+        self._refuse_far_too_much(content)
         if self._is_json:
             cwd = meant.header.cwd or config.here()
             self._line(dumps(header_record(meant.header._replace(id=session.id, cwd=cwd))))
         try:
             async with aclosing(self._agent.send_message(content)) as events:
                 async for event in events:
+                    self._show_notices()
                     self._see(event)
         except PerdureError:
             if self._draft is not None and not self._is_json:
                 self._print(self._draft.message())  # it could not be saved, and is shown before it is lost
             raise
         return self._answer()
+
+    async def _typed(self, asked: Asked, session: Session) -> str | None:
+        """What is said to the model; None if a command has done it all, and its answer is shown."""
+        shown: list[str] = []
+        if asked.said.startswith("/"):
+            self._doing = f"Running {asked.said.partition(' ')[0]}"
+        before = session.head
+        said = await self._agent.typed(asked.said, shown.append)
+        self._is_said = session.head is not before
+        for text in shown:
+            if said is None and not self._is_json:
+                self._out.line(text)
+            else:
+                self._out.note(text)
+        if said is None and (asked.texts or asked.blocks):
+            self._note(
+                f"{asked.said.split()[0]} said nothing to the model, so what came with it was not sent"
+            )
+        if said == asked.said and (near := self._nearly_a_command(said)):
+            self._note(f"There is no command {said.split()[0]}, so it is sent as it is; did you mean {near}?")
+        return said
+
+    def _nearly_a_command(self, said: str) -> str:
+        name = said[1:].partition(" ")[0]
+        if not said.startswith("/") or "/" in name or not name:
+            return ""
+        import difflib
+
+        near = difflib.get_close_matches(name, [*self._agent.commands], n=1)
+        return f"/{near[0]}" if near else ""
 
     def _refuse_far_too_much(self, content: Content) -> None:
         model = self._agent.model
@@ -179,8 +214,10 @@ class _Run:
             begun = time.monotonic()
             while True:
                 await asyncio.sleep(1)
+                servers = ", ".join(self._agent.waiting_for)
+                doing = f"Starting MCP servers: {servers}" if servers else self._doing
                 if not self._out.is_progress_shown:
-                    self._out.transient(f"{self._doing} ({time.monotonic() - begun:.0f} s)")
+                    self._out.transient(f"{doing} ({time.monotonic() - begun:.0f} s)")
 
         ticking = asyncio.create_task(tick()) if self._out.is_watched and not self._is_json else None
         try:
@@ -219,9 +256,14 @@ class _Run:
         else:
             self._note("The model said nothing.")
 
-    def _say_what_is_unexpected(self, meant: Meant) -> None:
-        for notice in self._agent.notices:
+    def _show_notices(self) -> None:
+        new = self._agent.notices[self._noticed :]
+        self._noticed += len(new)
+        for notice in new:
             self._note(notice)
+
+    def _say_what_is_unexpected(self, meant: Meant) -> None:
+        self._show_notices()
         model = self._agent.model
         if self._agent.agent.voice.thinking != "off" and not model.reasoning:
             self._note(f"{model.reference} cannot be told how much to think.")
@@ -297,7 +339,7 @@ def _in_directory(wanted: str) -> str:
     return config.here()
 
 
-def _content(options: SimpleNamespace, cwd: str, out: Output) -> Content:
+def _asked(options: SimpleNamespace, cwd: str, out: Output) -> Asked:
     try:
         return prompt(options.message, cwd, out)
     except UsageError as error:
@@ -317,7 +359,7 @@ def _tools(options: SimpleNamespace) -> list[str] | None:
         return None
     named = [name.strip() for name in options.tools.split(",") if name.strip()]
     if not named:
-        raise UsageError("--tools names no tool", f"the tools are {', '.join(BUILT_IN)}; --no-tools is none")
+        raise UsageError("--tools names no tool", "as in --tools read,grep; --no-tools is none")
     return named
 
 

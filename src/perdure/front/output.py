@@ -155,14 +155,21 @@ class Output:
         if not (is_watched and self._is_longer_than_the_screen(text) and self._paged(text)):
             self._write(text)
 
-    def ask(self, question: str) -> bool:
-        """Whether the answer is yes. Enter and the end of input are no; what is neither is asked again."""
+    @property
+    def can_ask(self) -> bool:
+        """Whether somebody is there to read a question and to type an answer."""
+        return self.is_watched and _is_terminal(self._stdin)
+
+    def ask(self, question: str) -> bool | None:
+        """Whether the answer is yes; Enter is no, None is no answer. What is neither is asked again."""
         while True:
             self._tell(f"{visible(question)} [y/N] ")
             answer = self._answer()
             if not answer.endswith("\n") or not _is_terminal(self._stdin):
                 self._tell("\n")  # nobody typed one that can be seen
             match answer.strip().lower():
+                case _ if not answer:
+                    return None
                 case "y" | "yes":
                     return True
                 case "" | "n" | "no":

@@ -48,6 +48,8 @@ The engine and the agent are also a Python library:
 COMMANDS = {
     "sessions": "find, read and keep conversations",
     "models": "list models, what they cost, and which is the default",
+    "mcp": "list MCP servers and their tools",
+    "trust": "let this folder bring its own settings and extensions",
     "completion": "complete commands, options and ids in bash, zsh or fish",
 }
 READER_LEFT = 141  # what a shell reports for any program whose pipe was closed by the reader
@@ -85,14 +87,10 @@ def _run(name: str, arguments: "Sequence[str]") -> int:
             return _show_version(name)
         case ["sessions", *words]:
             return _sessions(words, f"{name} sessions")
-        case ["models", *words]:
-            from perdure.front.commands import MODELS
+        case [command, *words] if command in COMMANDS:
+            from perdure.front.commands import ALONE
 
-            return _call(MODELS, words, name)
-        case ["completion", *words]:
-            from perdure.front.commands import COMPLETION
-
-            return _call(COMPLETION, words, name)
+            return _call(ALONE[command], words, name)
         case ["complete", *words]:  # asked by the scripts of `completion`
             from perdure.front.completion import complete
             from perdure.front.output import Output

@@ -10,7 +10,7 @@ its pieces are joined. `Finished` comes last and exactly once. A stream that bre
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -132,6 +132,10 @@ class LanguageModel(Protocol):
     def model(self) -> Model: ...
 
     def stream(self, request: Request) -> AsyncGenerator[Piece | Finished, None]: ...
+
+
+Connect = Callable[[Model, str], LanguageModel]
+"""From a model and its key to what answers, where no wire protocol leads there."""
 
 
 class Call(Struct, frozen=True):

@@ -5,22 +5,35 @@ What needs no network never loads the client.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from perdure import registry
-from perdure.agent.models import APIS, OFFLINE, LanguageModel, Model
+from perdure.agent.models import APIS, OFFLINE, Connect, LanguageModel, Model
 
 if TYPE_CHECKING:
     from perdure.agent.models.http import Wire
 
 
+class Provider(Protocol):
+    """One of an extension's."""
+
+    @property
+    def way(self) -> Connect | None:
+        """What connects to its models, if they are not reached over a wire protocol."""
+
+
 class Connections:
-    def __init__(self) -> None:
+    def __init__(self, extensions: Mapping[str, Provider] = {}) -> None:
+        """`extensions` are the providers that they bring, by name."""
+        self._ways = {name: each.way for name, each in extensions.items()}
         self._wire: Wire | None = None
 
     def to(self, model: Model, key: str) -> LanguageModel:
-        """The model, ready to be asked. Nothing is sent yet. An api that is unknown has been refused by
-        `ModelRegistry.key`."""
+        """The model, ready to be asked. Nothing is sent yet. `ModelRegistry.key` has refused an api that is
+        unknown, and `ModelRegistry.connected` has run the commands among its headers."""
+        if way := self._ways.get(model.provider):
+            return way(model, key)
         if model.api == OFFLINE:
             offline: LanguageModel = registry.load("perdure.agent.models.offline:Offline")(model)
             return offline

@@ -1,22 +1,24 @@
 """Every model there is to talk to, where it is reached, and with which key.
 
-Built in are those of `catalog.json`, which a script makes, and `offline`. The user adds or changes some in
-pi's `settings.json` and `models.json`; the environment says where a provider is reached if not at its usual
-place. Keys stay in here: a `Model` has none, so whatever is printed, stored or sent on has none either. And a
-provider's key goes where that provider is reached, never to the address of a single model.
+Built in are those of `catalog.json`, which a script makes, and `offline`. Extensions add or change some, and
+over that the user does in pi's `settings.json` and `models.json`; the environment says where a provider is
+reached if not at its usual place. Keys stay in here: a `Model` has none, so whatever is printed, stored or
+sent on has none either. And a provider's key goes where that provider is reached, never to the address of a
+single model.
 
     registry = ModelRegistry()
     model = registry.get("openai/gpt-4o")
-    key = registry.key(model)
+    speaker = Connections().to(registry.connected(model), registry.key(model))
+
+Only these last two, `connected` and `key`, run the commands that somebody wrote in place of a key.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +27,9 @@ from perdure import config
 from perdure.agent.models import APIS, OFFLINE, Cost, Model
 from perdure.agent.models.registry_addresses import address, is_at, is_same_place, ollama_address, spoken
 from perdure.agent.models.registry_catalog import BuiltIn, Listed, catalog
+from perdure.agent.models.registry_commands import Command
+from perdure.agent.models.registry_extensions import Provided, from_source, laid_over
+from perdure.agent.models.registry_values import Headers, Values
 from perdure.agent.settings import (
     FILE,
     MODELS_FILE,
@@ -52,15 +57,6 @@ _OFFLINE = Model(
     api=OFFLINE,
     context_window=1_000_000,
 )
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
-_IN_TEXT = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
-
-
-class _Hidden(dict[str, str]):
-    """Headers, which may hold secrets."""
-
-    def __repr__(self) -> str:
-        return "{" + ", ".join(f"{name!r}: …" for name in self) + "}"
 
 
 class _KeyNotSet(ModelError):
@@ -91,13 +87,18 @@ class ModelRegistry:
         *,
         home: str | None = None,
         environment: Mapping[str, str] | None = None,
+        extensions: Mapping[str, Provided] = {},
     ) -> None:
+        """`extensions` are the providers that they bring, by name."""
         self.settings = Settings.load(home) if settings is None else settings
         self._home = home
-        self._environment = config.environment() if environment is None else dict(environment)
+        self._values = Values(config.environment() if environment is None else dict(environment))
+        self._extensions = extensions
+        self._connecting = frozenset(name for name, each in extensions.items() if each.connect)
+        """Those that are reached over no wire protocol."""
 
     def models(self) -> list[Model]:
-        """All that are known by name: the user's own, then the built-in ones, `offline` last."""
+        """All that are known by name: the user's own, those of extensions, the built-in ones, `offline`."""
         return [*self._known.values(), _OFFLINE]
 
     def get(self, reference: str) -> Model | None:
@@ -129,22 +130,38 @@ class ModelRegistry:
 
     def is_custom(self, model: Model) -> bool:
         """Whether the user named it."""
-        return model.reference in self._own
+        return model.reference in self._named
 
     def key(self, model: Model) -> str:
-        """The model's key, empty if it needs none. ModelError says which variable to set."""
-        if model.api not in APIS and model.api != OFFLINE:
+        """The model's key, empty if it needs none. If a command prints it, that is run. ModelError says which
+        variable to set, or what the command did instead."""
+        return self._values.printed(self._written_key(model), f"the key of {model.reference}")
+
+    def connected(self, model: Model) -> Model:
+        """The model with its headers as they are sent: commands among them are run."""
+        if not any(isinstance(value, Command) for value in model.headers.values()):
+            return model
+        headers = self._values.sent(model.headers, model.reference)
+        return msgspec.structs.replace(model, headers=headers)
+
+    def sends_key(self, model: Model) -> bool:
+        """Whether a key goes along. ModelError if there should be one; no command is run for it."""
+        return bool(self._written_key(model))
+
+    def _written_key(self, model: Model) -> str:
+        """The key, or the command that will print it."""
+        if model.api not in APIS and model.api != OFFLINE and model.provider not in self._connecting:
             said = f"{self._source(model)}model {model.reference} speaks {model.api!r}, which is unknown"
             raise ModelError(said[:1].upper() + said[1:], f"one of {', '.join(APIS)}")
         given, names, is_needed = self._key_of(model)
-        if any(value.startswith("!") for value in (given, *model.headers.values())):
-            _refuse_command(model)
-        missing = [name for name in names if not self._setting(name)]
+        if isinstance(given, Command):
+            return given
+        missing = [name for name in names if not self._values.setting(name)]
         if given and not missing:
-            return _checked(self._meant(given), f"the key of {model.reference}")
+            return _checked(self._values.meant(given), f"the key of {model.reference}")
         if not given and len(missing) < len(names):
             name = next(name for name in names if name not in missing)
-            return _checked(self._setting(name), name)
+            return _checked(self._values.setting(name), name)
         if is_needed:
             hint = f"set {missing[0]}, or take the model that needs no key: {OFFLINE}"
             raise _KeyNotSet(f"No key for {model.reference}: {missing[0]} is not set", hint)
@@ -153,7 +170,7 @@ class ModelRegistry:
     def is_usable(self, model: Model) -> bool:
         """Whether it can be asked now, as far as that can be known without asking."""
         try:
-            self.key(model)
+            self._written_key(model)
         except ModelError:
             return False
         return True
@@ -161,7 +178,7 @@ class ModelRegistry:
     def trouble(self, model: Model) -> str:
         """Why it cannot be asked although it was set up; empty if it can, or if its key is just not set."""
         try:
-            self.key(model)
+            self._written_key(model)
         except _KeyNotSet:
             return ""
         except ModelError as error:
@@ -184,15 +201,16 @@ class ModelRegistry:
 
     def secret_names(self) -> frozenset[str]:
         """All variables that hold keys, set or not."""
-        own = [each.headers for each in self._files.values()] + [each.headers for each in self._own.values()]
+        own = [each.headers for each in self._said.values()] + [each.headers for each in self._own.values()]
         written = [*self._keys.values(), *(value for headers in own for value in headers.values())]
         usual = [name for each in self._providers.values() for name in each.variables]
-        return frozenset([*usual, *(name for text in written for name in self._variables(text))])
+        return frozenset([*usual, *(name for text in written for name in self._values.variables(text))])
 
     def secret_values(self) -> frozenset[str]:
         """The keys themselves, as far as they are known."""
-        given = [self._meant(key) for key in self._keys.values() if not key.startswith("!")]
-        return frozenset(filter(None, [*given, *map(self._setting, self.secret_names())]))
+        given = [self._values.meant(key) for key in self._keys.values() if not isinstance(key, Command)]
+        known = frozenset(filter(None, [*given, *map(self._values.setting, self.secret_names())]))
+        return known | self._values.secrets()
 
     def __repr__(self) -> str:
         return "ModelRegistry(…)"
@@ -205,26 +223,50 @@ class ModelRegistry:
         return [model for model in self.models() if model.provider == provider]
 
     def _source(self, model: Model) -> str:
-        """The file that speaks of a model, in front of what is wrong with it; empty if none does."""
-        is_in_settings = any(
-            model.id == each.id and model.provider == (each.provider or self._owner(each.base_url))
-            for each in self.settings.models
-        )
-        name = FILE if is_in_settings else MODELS_FILE if model.provider in self._files else ""
-        return f"{config.as_typed(os.path.join(pi_home(self._home), name))}: " if name else ""
+        """Who speaks of a model, in front of what is wrong with it; empty if nobody does."""
+        found = self._named.get(model.reference, "")
+        if not found and model.provider in self._extensions:
+            found = self._extensions[model.provider].source
+        elif not found and model.provider in self._files:
+            found = self._path(MODELS_FILE)
+        return f"{found}: " if found else ""
+
+    def _path(self, name: str) -> str:
+        return config.as_typed(os.path.join(pi_home(self._home), name))
 
     def _key_of(self, model: Model) -> tuple[str, tuple[str, ...], bool]:
-        """What the user gave as the key, the variables it may be in, and whether there has to be one."""
+        """What was given as the key, the variables it may be in, and whether there has to be one."""
         provider = self._providers.get(model.provider)
-        is_there = provider is not None and is_same_place(model.base_url, provider.base_url)
+        has_no_address = model.provider in self._connecting and not model.base_url
+        is_there = has_no_address or (provider and is_same_place(model.base_url, provider.base_url))
         given = self._keys.get(model.reference) or (self._keys.get(model.provider, "") if is_there else "")
         if given:
-            return given, self._variables(given), True
+            return given, self._values.variables(given), True
         return ("", provider.variables, provider.needs_key) if provider and is_there else ("", (), False)
 
     @cached_property
     def _files(self) -> Mapping[str, CustomProvider]:
         return custom_providers(self._home)
+
+    @cached_property
+    def _said(self) -> Mapping[str, CustomProvider]:
+        """What `models.json` says of a provider, over what an extension does."""
+        brought = {name: from_source(each, each.source) for name, each in self._extensions.items()}
+        own = {name: from_source(each, self._path(MODELS_FILE)) for name, each in self._files.items()}
+        both = {name: laid_over(each, brought[name]) for name, each in own.items() if name in brought}
+        return {**own, **brought, **both}
+
+    @cached_property
+    def _named(self) -> Mapping[str, str]:
+        """The models that the user named, by reference, and the file that does."""
+        found = {
+            f"{name}/{model.id}": self._path(MODELS_FILE)
+            for name, each in self._files.items()
+            for model in each.models
+        }
+        for model in self.settings.models:
+            found[f"{model.provider or self._owner(model.base_url)}/{model.id}"] = self._path(FILE)
+        return found
 
     @cached_property
     def _catalog(self) -> Mapping[str, BuiltIn]:
@@ -233,11 +275,11 @@ class ModelRegistry:
 
     @cached_property
     def _own(self) -> Mapping[str, CustomModel]:
-        """The models that the user named, by reference; what `models.json` says of a provider holds for its
-        models. Its key and headers do not for one that is reached elsewhere, unless nothing says where the
-        provider itself is reached: then they can only be meant for its models."""
+        """The models that somebody named, by reference, the user's first; what is said of a provider holds
+        for its models. Its key and headers do not for one that is reached elsewhere, unless nothing says
+        where the provider itself is reached: then they can only be meant for its models."""
         found = {}
-        for name, each in self._files.items():
+        for name, each in self._said.items():
             reached = self._providers.get(name)
             for model in each.models:
                 is_there = not (model.base_url and reached) or is_same_place(model.base_url, reached.base_url)
@@ -255,38 +297,39 @@ class ModelRegistry:
             if reference in mine:
                 raise PerdureError(f"Two models of the settings are {reference}", "give one another provider")
             mine.add(reference)
-            found[reference] = msgspec.structs.replace(model, provider=owner)
-        return found
+            own = from_source(model, self._path(FILE))
+            found[reference] = msgspec.structs.replace(own, provider=owner)
+        return {reference: found[reference] for reference in (*self._named, *found)}
 
     @cached_property
     def _keys(self) -> Mapping[str, str]:
-        """What the user gave as the key of a provider, or of one model."""
-        found = {name: each.api_key.strip() for name, each in self._files.items()}
-        found |= {reference: model.api_key.strip() for reference, model in self._own.items()}
+        """What was given as the key of a provider, or of one model."""
+        found = {name: each.api_key for name, each in self._said.items()}
+        found |= {reference: model.api_key for reference, model in self._own.items()}
         return {name: key for name, key in found.items() if key}
 
     @cached_property
     def _providers(self) -> Mapping[str, _Provider]:
         found = {name: self._built_in(name, each) for name, each in self._catalog.items()}
-        found[OLLAMA] = self._ollama(self._files.get(OLLAMA, CustomProvider()))
-        for name, each in self._files.items():
-            if name not in found and each.base_url:
-                url = address(each.base_url, f"baseUrl of {name}", each.api)
+        found[OLLAMA] = self._ollama(self._said.get(OLLAMA, CustomProvider()))
+        for name, each in self._said.items():
+            if name not in found and (each.base_url or name in self._connecting):
+                url = address(each.base_url, f"baseUrl of {name}", each.api) if each.base_url else ""
                 found[name] = _Provider(
-                    api=spoken(each.api, "", url),
+                    api=spoken(each.api, name if name in self._connecting else "", url),
                     base_url=url,
                     takes_any=not each.models,
-                    headers=self._resolved(each.headers),
+                    headers=self._values.headers(each.headers),
                 )
         return found
 
     def _built_in(self, name: str, each: BuiltIn) -> _Provider:
-        own = self._files.get(name, CustomProvider())
-        set_here = [variable for variable in each.urls if self._setting(variable)]
-        written = self._setting(set_here[0]) if set_here else own.base_url or each.base_url
+        own = self._said.get(name, CustomProvider())
+        set_here = [variable for variable in each.urls if self._values.setting(variable)]
+        written = self._values.setting(set_here[0]) if set_here else own.base_url or each.base_url
         url = address(written, set_here[0] if set_here else f"baseUrl of {name}", own.api or each.api)
         is_elsewhere = not is_at(url, each.base_url)
-        wanted = self._setting(f"{name.upper()}_MODEL") if is_elsewhere else ""
+        wanted = self._values.setting(f"{name.upper()}_MODEL") if is_elsewhere else ""
         # What speaks like OpenAI may be anyone's; whoever speaks like Anthropic or Google passes on to them.
         # A `baseUrl` of models.json is, as pi has it, another way to the same models.
         place = set_here[0] if set_here and is_elsewhere and each.api.startswith("openai-") else ""
@@ -298,21 +341,21 @@ class ModelRegistry:
             takes_any=is_elsewhere,
             variables=each.keys,
             default=wanted or ("" if place else each.default),
-            headers=self._resolved(own.headers),
+            headers=self._values.headers(own.headers),
         )
 
     def _ollama(self, own: CustomProvider) -> _Provider:
-        host = self._setting("OLLAMA_HOST")
+        host = self._values.setting("OLLAMA_HOST")
         written = own.base_url if own.base_url and not host else f"{ollama_address(host)}/v1"
-        window = self._setting("OLLAMA_CONTEXT_LENGTH")
+        window = self._values.setting("OLLAMA_CONTEXT_LENGTH")
         return _Provider(
             api=own.api or "openai-completions",
             base_url=address(written, "OLLAMA_HOST" if host else f"baseUrl of {OLLAMA}"),
             takes_any=True,
             variables=("OLLAMA_API_KEY",),
-            default=(self._setting("OLLAMA_MODEL") or OLLAMA_MODEL) if host else "",
+            default=(self._values.setting("OLLAMA_MODEL") or OLLAMA_MODEL) if host else "",
             window=int(window) if window.isdecimal() and int(window) else 128_000,
-            headers=self._resolved(own.headers),
+            headers=self._values.headers(own.headers),
         )
 
     @cached_property
@@ -343,7 +386,7 @@ class ModelRegistry:
         return next((each for each in models if each.id == id), None)
 
     def _overridden(self, model: Model) -> Model:
-        own = self._files.get(model.provider, CustomProvider()).model_overrides.get(model.id)
+        own = self._said.get(model.provider, CustomProvider()).model_overrides.get(model.id)
         return self._changed(model, own) if own else model
 
     def _custom(self, own: CustomModel) -> Model:
@@ -367,6 +410,7 @@ class ModelRegistry:
         return self._changed(model, own)
 
     def _changed(self, model: Model, own: Traits) -> Model:
+        headers = Headers({**model.headers, **self._values.headers(own.headers)})
         said: dict[str, Any] = {
             "name": own.name or None,
             "api": own.api or None,
@@ -375,7 +419,7 @@ class ModelRegistry:
             "cost": own.cost,
             "reasoning": own.reasoning,
             "input": own.input,
-            "headers": _Hidden({**model.headers, **self._resolved(own.headers)}) if own.headers else None,
+            "headers": headers if own.headers else None,
         }
         return msgspec.structs.replace(model, **{name: it for name, it in said.items() if it is not None})
 
@@ -384,23 +428,6 @@ class ModelRegistry:
         return next(
             (name for name, each in self._catalog.items() if is_same_place(url, each.base_url)), CUSTOM
         )
-
-    def _resolved(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        return _Hidden({name: self._meant(value) for name, value in headers.items()})
-
-    def _variables(self, text: str) -> tuple[str, ...]:
-        """Those that a key or a header names: `$NAME` and `${NAME}` in it, or all of it, as pi has it."""
-        if found := tuple(braced or plain for braced, plain in _IN_TEXT.findall(text)):
-            return found
-        return (text,) if self._setting(text) or _VARIABLE.fullmatch(text) else ()
-
-    def _meant(self, text: str) -> str:
-        if _IN_TEXT.search(text):
-            return _IN_TEXT.sub(lambda found: self._setting(found[1] or found[2]), text)
-        return self._setting(text) or text
-
-    def _setting(self, variable: str) -> str:
-        return self._environment.get(variable, "").strip()
 
 
 def _listed(name: str, provider: _Provider, listed: Listed) -> Model:
@@ -421,10 +448,3 @@ def _checked(key: str, source: str) -> str:
     if not (key.isascii() and key.isprintable()):
         raise ModelError(f"{source} holds characters that no key has", "copy the key once more")
     return key
-
-
-def _refuse_command(model: Model) -> NoReturn:
-    raise ModelError(
-        f"The key of {model.reference} is a command: those come with trusted settings, in a later release",
-        "put the key into a variable, and name that instead",
-    )

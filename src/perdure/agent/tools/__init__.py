@@ -19,20 +19,31 @@ When a call is cancelled, `run` is cancelled: it ends what it started and lets C
 from __future__ import annotations
 
 import functools
+import json
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET, Struct
 
 from perdure.agent.models import UNPARSED, ToolSpec
+from perdure.errors import PerdureError
 from perdure.session.entry import Image, Text
+from perdure.session.record import dumps
+
+if TYPE_CHECKING:
+    from perdure.agent.extensions import Api
 
 BUILT_IN = {
     name: f"perdure.agent.tools.{name}:{name.upper()}"
     for name in ("read", "bash", "edit", "write", "grep", "find", "ls")
 }
+
+
+def register(api: Api) -> None:
+    for name, tool in BUILT_IN.items():
+        api.tool(tool, name=name)
 
 
 class AgentToolResult(Struct, frozen=True, rename="camel"):
@@ -74,13 +85,25 @@ class Tool(Struct, frozen=True):
     name: str
     description: str
     parameters: type[Struct] | Mapping[str, Any]
-    run: Callable[[Any, ToolContext], Awaitable[AgentToolResult]]
+    run: Callable[[Any, ToolContext], Any]
+    """Returns an AgentToolResult or text, or what gives one when it is awaited."""
     prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda given: given
     """Arguments that are not as the schema says but cannot be misread, as they are meant."""
 
     @property
     def spec(self) -> ToolSpec:
         return ToolSpec(self.name, self.description, schema_of(self.parameters))
+
+
+def result_of(given: Any) -> AgentToolResult:
+    """What somebody's function returned, as a result that can be kept: text is one."""
+    if isinstance(given, str):
+        return AgentToolResult(given)
+    if not isinstance(given, AgentToolResult):
+        raise TypeError(f"a tool returns an AgentToolResult or text, not {type(given).__name__}")
+    if given.details is not UNSET:
+        dumps(given.details)  # what cannot be kept is no result
+    return given
 
 
 class BadArguments(ValueError):
@@ -127,9 +150,41 @@ def checked(tool: Tool, arguments: Any) -> Any:
     import fastjsonschema
 
     try:
-        return fastjsonschema.validate(dict(tool.parameters), given)
+        return _check(tool.parameters)(given)
     except fastjsonschema.JsonSchemaValueException as error:
         raise BadArguments(str(error)) from None
+
+
+def _check(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
+    return _compiled(json.dumps(dict(schema)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _compiled(schema: str) -> Callable[[Any], Any]:
+    """Compiling one takes as long as some hundred checks. It is made of a copy: the library writes into what
+    it reads."""
+    import fastjsonschema
+
+    check: Callable[[Any], Any] = fastjsonschema.compile(json.loads(schema), handlers=_Nowhere())
+    return check
+
+
+class _Nowhere(dict[str, Callable[[str], Any]]):
+    """Who fetches what a schema refers to outside of itself: nobody, from nowhere. Whoever wrote it may not
+    even have a file of ours opened."""
+
+    def __contains__(self, scheme: object) -> bool:
+        return True
+
+    def __getitem__(self, scheme: str) -> Callable[[str], Any]:
+        return _refuse
+
+
+def _refuse(address: str) -> Any:
+    raise PerdureError(
+        f"The schema of this tool refers to {address:.100}, and nothing is fetched",
+        "put what it refers to into the schema",
+    )
 
 
 _OF_ONE_PROPERTY = {
@@ -148,7 +203,7 @@ def _left_out(parameters: type[Struct] | Mapping[str, Any], nulls: Collection[st
         return {name for name in nulls if name not in types or not _may_be_null(types[name])}
     import fastjsonschema
 
-    allow = fastjsonschema.compile({key: parameters[key] for key in _OF_ONE_PROPERTY & parameters.keys()})
+    allow = _check({key: value for key, value in parameters.items() if key in _OF_ONE_PROPERTY})
     left_out = set()
     for name in nulls:
         try:

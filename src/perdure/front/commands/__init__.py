@@ -243,6 +243,39 @@ MODELS = Command(
     ("{pi} models", "{pi} models openai", "{pi} models opus 5.5", "{pi} models --all --json"),
 )
 
+MCP = Command(
+    "mcp",
+    "perdure.front.commands.mcp:mcp",
+    "start the MCP servers of the settings, and list them with their tools",
+    (
+        Argument(
+            "name", "only these servers, with all their tools", metavar="NAME", many=True, optional=True
+        ),
+        _JSON,
+    ),
+    ("{pi} mcp", "{pi} mcp files", "{pi} mcp --json"),
+)
+
+TRUST = Command(
+    "trust",
+    "perdure.front.commands.trust:trust",
+    "let a folder bring its own settings, extensions, skills and servers",
+    (
+        Argument(
+            "dir",
+            "the folder (default: this one)",
+            default=None,
+            metavar="DIR",
+            optional=True,
+            completes="file",
+        ),
+        Argument("--list", "list what was decided, and for which folders", "flag", False),
+        Argument("--revoke", "take it back", "flag", False),
+        _JSON,
+    ),
+    ("{pi} trust", "{pi} trust --list", "{pi} trust --revoke ~/code/demo"),
+)
+
 SHELLS = ("bash", "zsh", "fish")
 COMPLETION = Command(
     "completion",
@@ -254,6 +287,9 @@ COMPLETION = Command(
         "{pi} completion fish | source       # in ~/.config/fish/config.fish",
     ),
 )
+
+ALONE = {command.name: command for command in (MODELS, MCP, TRUST, COMPLETION)}
+"""Those that are no verb of `sessions`."""
 
 TALK = Command(
     "",
@@ -314,7 +350,7 @@ TALK = Command(
         Argument("--no-session", "keep nothing of it", "flag", False),
         Argument(
             "--tools",
-            "only these tools: read, bash, edit, write, grep, find, ls",
+            "only these tools: read, bash, edit, write, grep, find, ls, or others' by name",
             default=None,
             metavar="LIST",
         ),

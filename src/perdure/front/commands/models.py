@@ -8,9 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
+from perdure import config
+from perdure.agent.installed import Installed
 from perdure.agent.models import Model
 from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.models.resolver import ModelResolver, wanted
+from perdure.agent.settings import Settings
+from perdure.agent.trust import trusted
 from perdure.errors import ModelError
 from perdure.front.amounts import counted
 from perdure.front.output import Output, Styled
@@ -23,7 +27,7 @@ _SPARE = ((7,), _PRICES, (3,), (6,), (2,))
 
 
 def models(options: SimpleNamespace, out: Output) -> int:
-    registry = ModelRegistry()
+    registry = _registry(out)
     default = _default(registry, out)
     everything = registry.models()
     if options.text:
@@ -55,13 +59,25 @@ def models(options: SimpleNamespace, out: Output) -> int:
     return 0
 
 
+def _registry(out: Output) -> ModelRegistry:
+    """All there is to choose from, as an agent that is started here would have it."""
+    project = trusted(config.here())
+    settings = Settings.load(project=project)
+    if not any(Installed.find(settings, project)):
+        return ModelRegistry(settings)
+    from perdure.agent.equipment import registered
+
+    found = registered(settings, project=project, notice=lambda text: out.note(Styled(text, "yellow")))
+    return ModelRegistry(settings, extensions=found.providers)
+
+
 def _default(registry: ModelRegistry, out: Output) -> str:
     """The model that is asked if nobody names one. Whatever keeps one from being asked is told."""
     reference, told = "", []
     try:
         default = ModelResolver(registry).resolve(wanted())
         reference = default.reference
-        registry.key(default)
+        registry.sends_key(default)
     except ModelError as error:
         is_default = f"The default model is {reference}. " if reference else ""
         out.note(Styled(f"{is_default}{error.message}; {error.hint}.", "yellow"))
@@ -112,7 +128,7 @@ def _key(model: Model, registry: ModelRegistry) -> str | Styled:
     if not registry.is_usable(model):
         variable = "" if registry.trouble(model) else registry.key_variable(model.provider)
         return Styled(f"needs {variable}" if variable else "unusable", "yellow")
-    return Styled("yes", "green") if registry.key(model) else "not needed"
+    return Styled("yes", "green") if registry.sends_key(model) else "not needed"
 
 
 def _facts(model: Model, registry: ModelRegistry, default: str) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def _empty(found: Sequence[Deleted], options: SimpleNamespace, out: Output) -> i
 def _is_agreed(found: Sequence[Deleted], out: Output) -> bool:
     if not out.json:
         _list(found, out)
-    return out.ask(f"Delete {_told(found)} for good?")
+    return out.ask(f"Delete {_told(found)} for good?") is True
 
 
 def _removed(store: FileStore, chosen: Sequence[Deleted]) -> list[Deleted]:

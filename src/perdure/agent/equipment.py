@@ -1,0 +1,175 @@
+"""What an agent works with, wherever it comes from: extensions, templates, skills and MCP servers.
+
+Of a project only what is trusted: `project` is its folder if it is, and None if not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from perdure import config
+from perdure.agent import skills, templates
+from perdure.agent.extensions import Command, Extensions, Register
+from perdure.agent.hooks import Hooks
+from perdure.agent.installed import Installed
+from perdure.agent.settings import PROJECT_FOLDER, McpServer, Settings, pi_home
+from perdure.agent.tools import Tool
+from perdure.errors import UsageError
+
+if TYPE_CHECKING:
+    from perdure.agent.mcp import Servers
+    from perdure.agent.models.registry_extensions import Provided
+
+Notice = Callable[[str], None]
+
+
+class Equipment:
+    def __init__(
+        self,
+        settings: Settings,
+        cwd: str,
+        *,
+        project: str | None,
+        tools: Iterable[Tool | str] | None = None,
+        own: Iterable[Register] | None = None,
+        notice: Notice,
+    ) -> None:
+        """`tools` are those that are wanted, themselves or by name; None is all there are. `own` are
+        extensions of the program's, in place of those that would be found."""
+        self._registered = registered(settings, project=project, own=own, notice=notice)
+        self._notice = notice
+        for path in settings.skills:
+            if not os.path.exists(path):
+                notice(f"{config.as_typed(path)}, named for skills in the settings, is not there")
+        self._skills = skills.find(_skill_folders(settings, project), notice)
+        for skill in self._skills:
+            self._register(partial(skills.register, skills=[skill]), skill.path)
+        for each in templates.find(_template_folders(project), settings.templates, notice):
+            self._register(partial(templates.register, templates=[each]), each.path)
+        self._own_tools, self._awaited = self._chosen(tools, settings.mcp_servers)
+        self._servers = self._configured(settings.mcp_servers, cwd)
+
+    @property
+    def commands(self) -> Mapping[str, Command]:
+        return self._registered.commands
+
+    @property
+    def providers(self) -> Mapping[str, Provided]:
+        return self._registered.providers
+
+    @property
+    def hooks(self) -> Hooks:
+        return self._registered.hooks
+
+    @property
+    def tools(self) -> dict[str, Tool]:
+        """Those that are there at once."""
+        return self._own_tools
+
+    @property
+    def has_servers(self) -> bool:
+        return self._servers is not None
+
+    @property
+    def waiting_for(self) -> list[str]:
+        """The MCP servers that are still starting."""
+        return self._servers.waiting_for if self._servers is not None else []
+
+    def begin(self) -> None:
+        """Start the MCP servers, beside whatever comes next."""
+        if self._servers is not None:
+            self._servers.begin()
+
+    async def all_tools(self) -> dict[str, Tool]:
+        """With those of the MCP servers, when each of these is ready or has failed."""
+        if self._servers is None:
+            return self._own_tools
+        found = dict(self._own_tools)
+        for tool in await self._servers.tools():
+            if self._awaited is not None and tool.name not in self._awaited:
+                continue
+            if found.setdefault(tool.name, tool) is not tool:
+                self._notice(f"MCP tool {tool.name} is left out: another tool has that name")
+        for name in self._awaited or ():
+            if name not in found:
+                self._notice(f"There is no tool {name!r}: its MCP server has none of that name, or failed")
+        return found
+
+    def prompts(self, tools: Iterable[str]) -> list[str]:
+        """What extensions tell the model, and, if it has a tool to read them with, which skills there are."""
+        can_read = not {"read", "bash"}.isdisjoint(tools)
+        return [*self._registered.prompts, *([skills.listing(self._skills)] if can_read else [])]
+
+    async def close(self) -> None:
+        if self._servers is not None:
+            await self._servers.close()
+
+    def _register(self, register: Register, path: str) -> None:
+        self._registered.register(register, config.as_typed(path), path)
+
+    def _chosen(
+        self, wanted: Iterable[Tool | str] | None, servers: Mapping[str, McpServer]
+    ) -> tuple[dict[str, Tool], set[str] | None]:
+        """The tools that are there, and the names of those that a server has to have; None is all it has."""
+        known = self._registered.tools
+        if wanted is None:
+            return {name: self._registered.tool(name) for name in known}, None
+        found: dict[str, Tool] = {}
+        awaited: set[str] = set()
+        for each in wanted:
+            if isinstance(each, Tool):
+                found[each.name] = each
+            elif each in known:
+                found[each] = self._registered.tool(each)
+            elif any(_is_of(each, server) for server in servers):
+                awaited.add(each)
+            else:
+                raise UsageError(f"There is no tool {each!r}", f"the tools are {', '.join(known)}")
+        return found, awaited
+
+    def _configured(self, servers: Mapping[str, McpServer], cwd: str) -> Servers | None:
+        names = [
+            name
+            for name in servers
+            if self._awaited is None or any(_is_of(tool, name) for tool in self._awaited)
+        ]
+        if not names:
+            return None
+        from perdure.agent.mcp import Servers
+
+        wanted = {name: servers[name] for name in names}
+        return Servers(wanted, cwd=cwd, environment=config.environment(), notice=self._notice)
+
+
+def registered(
+    settings: Settings, *, project: str | None, own: Iterable[Register] | None = None, notice: Notice
+) -> Extensions:
+    """What is built in, and what extensions add."""
+    found = Extensions(notice)
+    if own is None:
+        found.load(Installed.find(settings, project))
+    for register in own or ():
+        code = getattr(register, "__code__", None)
+        source = f"{register.__module__}.{getattr(register, '__qualname__', 'register')}"
+        found.register(register, source, code.co_filename if code else "")
+    return found
+
+
+def _is_of(tool: str, server: str) -> bool:
+    from perdure.agent.mcp import tool_name
+
+    return tool.startswith(tool_name(server, ""))
+
+
+def _template_folders(project: str | None) -> list[str]:
+    own = [os.path.join(project, PROJECT_FOLDER, "prompts")] if project is not None else []
+    return [os.path.join(pi_home(), "prompts"), *own]
+
+
+def _skill_folders(settings: Settings, project: str | None) -> list[str]:
+    users = [os.path.join(pi_home(), "skills"), os.path.expanduser("~/.agents/skills")]
+    own = skills.project_folders(project) if project is not None else []
+    return [*users, *settings.skills, *own]

@@ -1,0 +1,101 @@
+"""What extensions have a say in while an agent works: before a tool runs, after it, and at every event.
+
+A hook of somebody else's must not end a conversation. One that fails is told of once, with its place. If it
+stood before a tool, the call is not run, because it may have been there to forbid it; after a tool, the
+result stays as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from msgspec import Struct, structs
+
+from perdure.agent.events import AgentEvent
+from perdure.agent.tools import AgentToolResult, result_of
+from perdure.session.entry import ToolCall
+
+Event = TypeVar("Event", bound=AgentEvent)
+Place = Callable[[BaseException], str]
+"""Where in an extension something went wrong: its file and line."""
+
+
+class Hook(Struct, frozen=True):
+    run: Callable[..., Any]
+    source: str
+    """Whose it is."""
+    place: Place
+
+
+class Hooks:
+    def __init__(self, notice: Callable[[str], None] = lambda _: None) -> None:
+        self.before: list[Hook] = []
+        self.after: list[Hook] = []
+        self.listeners: dict[str, list[Hook]] = {}
+        """By the type of event."""
+        self._notice = notice
+        self._failed: list[Hook] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.before or self.after)
+
+    async def before_tool(self, call: ToolCall) -> ToolCall | AgentToolResult:
+        """The call as it is to be run, or what it is answered with instead. Each hook sees what those before
+        it made of the call, in a copy: the message that made it is on disk already."""
+        for hook in self.before:
+            asked = structs.replace(call, arguments=copy.deepcopy(call.arguments))
+            try:
+                answer = await _awaited(hook.run(asked))
+                if isinstance(answer, AgentToolResult | str):
+                    return result_of(answer)
+                if answer is not None and not isinstance(answer, ToolCall):
+                    kind = type(answer).__name__
+                    raise TypeError(f"before_tool returns the call, an AgentToolResult or None, not {kind}")
+            except Exception as error:
+                self._tell(hook, error, "the tools it stands before are not run")
+                said = f"{call.name} was not run: the extension {hook.source} failed: {_said(error)}"
+                return AgentToolResult(said, is_error=True)
+            call = structs.replace(answer or asked, id=call.id)
+        return call
+
+    async def after_tool(self, call: ToolCall, result: AgentToolResult) -> AgentToolResult:
+        for hook in self.after:
+            try:
+                answer = await _awaited(hook.run(call, result))
+                result = result if answer is None else result_of(answer)
+            except Exception as error:
+                self._tell(hook, error, "results stay as they are")
+        return result
+
+    async def told(self, event: Event) -> Event:
+        """The event, when all who listen to its type have seen it."""
+        for hook in self.listeners.get(event.type, ()):
+            try:
+                await _awaited(hook.run(event))
+            except Exception as error:
+                self._tell(hook, error, "the conversation goes on")
+        return event
+
+    def _tell(self, hook: Hook, error: Exception, so: str) -> None:
+        if not any(hook is other for other in self._failed):
+            self._failed.append(hook)
+            self._notice(f"{hook.place(error)}: {_said(error)}; {so}")
+
+
+async def _awaited(value: Any) -> Any:
+    try:
+        return await value if inspect.isawaitable(value) else value
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        # By itself: nobody wants the turn to end.
+        raise RuntimeError("it was cancelled from within") from None
+
+
+def _said(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]

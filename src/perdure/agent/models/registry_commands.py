@@ -1,0 +1,197 @@
+"""Keys and headers that a command prints: `"apiKey": "!pass show openai"`.
+
+Whoever wrote such a command was allowed to: the settings are the user's own, or a project's that is trusted.
+It runs when its value is needed and not before, so to list models runs nothing; and once, however many models
+and threads ask. What it printed stays in memory, counts as a secret, and is in no error.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from perdure.agent.models.http_errors import masked, one_line
+from perdure.errors import ModelError
+
+if TYPE_CHECKING:
+    import subprocess
+    from concurrent.futures import Future
+
+SECONDS = 30.0
+"""For the command; somebody may have to touch a key or look into a camera."""
+_MOST_BYTES = 64 * 1024
+_CHUNK = 4096
+_DRAIN_SECONDS = 0.5  # what the command wrote comes at once; a daemon it started may hold the pipe for ever
+_GIVE_UP_SECONDS = 5.0  # for a process that hangs in the kernel
+_LONGEST_REASON = 200
+
+
+class Command(str):
+    """One that was written in place of a value. A value that merely begins with `!`, as a variable's may, is
+    none and is never run."""
+
+    source: str
+    """The file, or whoever else said so."""
+
+    def __new__(cls, text: str, source: str = "") -> Command:
+        made = super().__new__(cls, text)
+        made.source = source
+        return made
+
+    def __repr__(self) -> str:
+        return "Command(…)"
+
+
+def written(text: str, source: str) -> str:
+    """A value as somebody wrote it: a command, or text that is left as it is."""
+    bare = text.strip()
+    return Command(bare, source) if bare.startswith("!") else text
+
+
+class _Outcome(NamedTuple):
+    printed: str = ""
+    trouble: str = ""
+    """What is wrong with it, as in `the command …`."""
+
+
+class Commands:
+    """The commands of one registry, and what they printed."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = dict(environment)
+        self._outcomes: dict[str, Future[_Outcome]] = {}
+        self._lock = threading.Lock()
+
+    def printed(self, command: Command, what: str) -> str:
+        """`what` is what it is to print. Who asks while it runs gets the same answer; who asks after it
+        failed lets it run again."""
+        from concurrent.futures import Future
+
+        with self._lock:
+            outcome = self._outcomes.get(command)
+            is_first = outcome is None
+            if outcome is None:
+                outcome = self._outcomes[command] = Future()
+        if is_first:
+            self._settle(command, outcome)
+        printed, trouble = outcome.result()
+        if trouble:
+            said = f"{command.source}: the command" if command.source else "The command"
+            hint = "run it in a shell to see why: it has to print the value, and nothing else"
+            raise ModelError(f"{said} for {what} {trouble}", hint)
+        return printed
+
+    def secrets(self) -> frozenset[str]:
+        """What was printed, by words: a header may have one before its secret."""
+        with self._lock:
+            done = [each.result() for each in self._outcomes.values() if each.done()]
+        return frozenset(word for each in done for word in each.printed.split())
+
+    def _settle(self, command: Command, outcome: Future[_Outcome]) -> None:
+        found = _Outcome(trouble="was interrupted")
+        try:
+            found = _run(command.removeprefix("!").strip(), self._environment)
+        finally:
+            if found.trouble:
+                with self._lock:
+                    del self._outcomes[command]
+            outcome.set_result(found)
+
+
+def _run(command: str, environment: Mapping[str, str]) -> _Outcome:
+    import subprocess
+
+    try:
+        # It is the user's own command, so it sees all of the user's environment, and is put to their shell.
+        # It is the first of a session of its own: then all that it started can be ended with it, and it has
+        # no terminal. It would have to share ours with us, who are reading keys there by now, and 30 seconds
+        # are no time to look for a password. What asks in a window or through an agent (`op`, `security`,
+        # `pass` with GPG_TTY) works; what insists on the terminal fails at once and says so.
+        process = subprocess.Popen(
+            command,
+            shell=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=environment,
+            start_new_session=os.name == "posix",
+        )
+    except (OSError, ValueError) as error:
+        return _Outcome(trouble=f"cannot be run: {getattr(error, 'strerror', None) or 'it is no text'}")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    output, errors = _Reading(process.stdout), _Reading(process.stderr)
+    is_in_time = False
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(SECONDS)
+            is_in_time = True
+    finally:
+        if not is_in_time:
+            _end(process)
+    return _judged(process.returncode if is_in_time else None, output.read(), errors.read(), command)
+
+
+class _Reading:
+    """What comes out of a pipe, bounded. When it is too much the pipe is closed, and who writes to it is
+    ended by that."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._kept = bytearray()
+        self._pipe = pipe
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def read(self) -> bytes:
+        self._thread.join(_DRAIN_SECONDS)
+        return bytes(self._kept)
+
+    def _run(self) -> None:
+        with self._pipe:
+            while len(self._kept) <= _MOST_BYTES and (chunk := self._pipe.read(_CHUNK)):
+                self._kept += chunk
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """All of it, but for what has left its group on purpose."""
+    import signal
+    import subprocess
+
+    if os.name == "posix":
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_GIVE_UP_SECONDS)
+
+
+def _judged(code: int | None, output: bytes, errors: bytes, command: str) -> _Outcome:
+    """`code` is None if it took too long."""
+    text = output.decode("utf-8", "replace").strip()
+    reason = _last_line(errors.decode("utf-8", "replace"), [command, *text.split()])
+    if code is None:
+        return _Outcome(trouble=f"took longer than {SECONDS:g} seconds{reason}")
+    if max(len(output), len(errors)) > _MOST_BYTES:
+        return _Outcome(trouble=f"printed more than {_MOST_BYTES // 1024} KB")
+    if code:
+        how = f"failed with exit code {code}" if code > 0 else f"was ended by signal {-code}"
+        return _Outcome(trouble=f"{how}{reason}")
+    if not text:
+        return _Outcome(trouble=f"printed nothing{reason}")
+    if len(text.splitlines()) > 1:
+        return _Outcome(trouble=f"printed {len(text.splitlines())} lines, and a key is one")
+    if not (text.isascii() and text.isprintable()):
+        return _Outcome(trouble="printed characters that no key has")
+    return _Outcome(printed=text)
+
+
+def _last_line(errors: str, secrets: list[str]) -> str:
+    """The last thing it complained of. A shell may quote the command, and anything what it was to print."""
+    lines = [line for line in errors.splitlines() if line.strip()]
+    line = one_line(masked(lines[-1], secrets))[:_LONGEST_REASON] if lines else ""
+    return f": {line}" if line else ""

@@ -1,0 +1,134 @@
+"""Where an MCP server is, and what it is given, from what the settings say."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from perdure.agent.mcp.reach import Local, Misconfigured, Remote, reached, shown
+from perdure.agent.settings import McpServer
+
+ENVIRONMENT = {"HOME": "/home/me", "PATH": "/bin", "KEY": "very-secret", "EMPTY": "", "PORT": "8080"}
+
+
+def server(**settings: Any) -> McpServer:
+    return msgspec.convert(settings, McpServer)
+
+
+def local(**settings: Any) -> Local:
+    found = reached(server(**settings), ENVIRONMENT, "/project")
+    assert isinstance(found, Local)
+    return found
+
+
+def remote(**settings: Any) -> Remote:
+    found = reached(server(**settings), ENVIRONMENT, "/project")
+    assert isinstance(found, Remote)
+    return found
+
+
+def test_variables_stand_in_every_text():
+    found = local(
+        command="${PATH}/run",
+        args=["--port=${PORT}", "${NOT_SET:-a b}", "${EMPTY:-none}", "${EMPTY}", "$PORT ${1} ${ PORT }"],
+        env={"TOKEN": "Bearer ${KEY}", "OTHER": "${NOT_SET:-}"},
+        cwd="sub/${PORT}",
+    )
+    assert found.command == ("/bin/run", "--port=8080", "a b", "none", "", "$PORT ${1} ${ PORT }")
+    assert found.cwd == "/project/sub/8080"
+    assert found.environment["TOKEN"] == "Bearer very-secret"
+    assert found.environment["OTHER"] == ""
+    there = remote(url="http://localhost:${PORT}/mcp", headers={"Authorization": "Bearer ${KEY}"})
+    assert there == ("http://localhost:8080/mcp", {"Authorization": "Bearer very-secret"})
+
+
+def test_what_a_variable_holds_is_not_looked_at_again():
+    assert reached(server(command="x", args=["${A}"]), {"A": "${B}", "B": "secret"}, "/")[0] == ("x", "${B}")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"command": "x", "args": ["${NOT_SET}"]},
+        {"command": "x", "env": {"A": "b${NOT_SET}"}},
+        {"command": "${NOT_SET}"},
+        {"command": "x", "cwd": "${NOT_SET}"},
+        {"url": "http://x/${NOT_SET}"},
+        {"url": "http://x", "headers": {"a": "${NOT_SET}"}},
+    ],
+)
+def test_a_variable_that_is_not_set_is_named(settings):
+    with pytest.raises(Misconfigured, match="needs the variable NOT_SET, which is not set"):
+        reached(server(**settings), ENVIRONMENT, "/project")
+
+
+def test_a_server_works_in_the_project():
+    assert local(command="x").cwd.rstrip("/") == "/project"
+    assert local(command="x", cwd="/elsewhere").cwd == "/elsewhere"
+
+
+def test_a_server_is_given_what_nothing_works_without_and_its_own():
+    found = local(command="x", env={"PATH": "/own:${PATH}", "A": "b"})
+    assert found.environment == {"HOME": "/home/me", "PATH": "/own:/bin", "A": "b"}
+
+
+def test_a_function_of_a_shell_is_not_passed_on():
+    found = reached(server(command="x"), {"SHELL": "() { :; }; run", "USER": "me"}, "/")
+    assert found == (("x",), "/", {"USER": "me"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({}, 'neither a command nor a url; write "command"'),
+        ({"command": "x", "url": "http://x"}, "both a command and a url"),
+        ({"url": "http://x", "type": "sse"}, 'sse.*write "type": "http"'),
+        ({"url": "http://x", "type": "websocket"}, "unknown type 'websocket'"),
+        ({"url": "http://x", "type": "stdio"}, 'no command; write "command"'),
+        ({"command": "x", "type": "http"}, 'no url; write "url"'),
+        ({"command": "x", "args": ["\0"]}, "NUL"),
+        ({"command": "x", "env": {"A": "a\0"}}, "NUL"),
+        *(
+            ({"url": url}, "no usable url")
+            for url in ("x", "ftp://x", "http://", "http://[", "http://x:99999")
+        ),
+        ({"url": "http://x", "headers": {"a b": "c"}}, "header 'a b'"),
+        ({"url": "http://x", "headers": {"a": "very\nsecret"}}, "header 'a'"),
+        ({"url": "http://x", "headers": {"a": "sécret"}}, "header 'a'"),
+    ],
+)
+def test_what_is_wrong_is_said_with_what_to_write(settings, what):
+    """And never what is in a header, or in the environment."""
+    with pytest.raises(Misconfigured, match=what) as caught:
+        reached(server(**settings), ENVIRONMENT, "/project")
+    assert "cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["", "http", "streamable-http", "streamableHttp", "streamable_http", "HTTP"])
+def test_an_address_has_many_types(kind):
+    assert remote(url="https://x/mcp", type=kind).url == "https://x/mcp"
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        ({"command": "npx", "args": ["-y", "a b"]}, "npx -y 'a b'"),
+        ({"command": "x", "args": ["--key=${KEY}", "${A:-b}"]}, "x --key=${KEY} ${A:-b}"),
+        (
+            {"command": "x", "args": ["postgres://me:secret@host/db?key=secret#secret"]},
+            "x postgres://host/db",
+        ),
+        ({"command": "x", "env": {"A": "secret"}}, "x"),
+        ({"url": "https://secret@host:1/mcp?key=secret"}, "https://host:1/mcp"),
+        ({"url": "https://me:${KEY}@host/mcp#secret", "headers": {"a": "secret"}}, "https://host/mcp"),
+    ],
+)
+def test_where_a_server_is_can_be_shown(settings, where):
+    """It is as it was written, without what may be a secret."""
+    assert shown(server(**settings)) == where
+
+
+def test_what_may_not_be_in_a_message():
+    assert local(command="x", env={"TOKEN": "very-secret", "MODE": "production"}).secrets == ["very-secret"]
+    found = remote(url="https://me:pass@host/?key=abc", headers={"Authorization": "Bearer very-secret"})
+    assert {*found.secrets} == {"me", "pass", "key=abc", "Bearer", "very-secret"}

@@ -1,0 +1,242 @@
+"""`trust`: what is shown, recorded, listed and taken back."""
+
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+from perdure.agent.trust import Trust
+from perdure.errors import NotFound, PerdureError, UsageError
+from perdure.front.commands.trust import trust
+from perdure.front.output import Output, OutputLost
+from perdure.programs.pi import main
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def run(capsys):
+    def run(dir: str | None = None, *, list: bool = False, revoke: bool = False, json: bool = False) -> Done:
+        capsys.readouterr()
+        code = trust(SimpleNamespace(dir=dir, list=list, revoke=revoke), Output(json=json))
+        return Done(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def folder(home, monkeypatch) -> Path:
+    """A project in the user's home, in which they are, and which brings two things."""
+    path = home / "code" / "demo"
+    (path / ".pi" / "extensions").mkdir(parents=True)
+    (path / ".pi" / "extensions" / "a.py").touch()
+    (path / ".pi" / "settings.json").write_text('{"mcpServers": {"x": {"command": "evil", "args": ["now"]}}}')
+    monkeypatch.chdir(path)
+    return path
+
+
+SHOWN = (
+    "~/code/demo:\n"
+    "  extensions: Python that runs inside this program, with all your rights\n"
+    "    .pi/extensions/a.py\n"
+    "  servers: MCP servers: programs with all your rights, or addresses\n"
+    "    x: runs evil now\n"
+)
+
+
+@pytest.mark.parametrize("dir", [None, "", ".", "../demo", "~/code/demo"])
+def test_g_10_a_folder_is_trusted_after_what_it_brings_was_shown(dir, run, folder):
+    """Once; after that it was already."""
+    now = "~/code/demo is trusted now, with everything below it, also what comes to be there later.\n"
+    assert run(dir) == (0, SHOWN + now, "")
+    assert Trust().all() == {str(folder): True}
+    assert run(dir) == (0, f"{SHOWN}~/code/demo was trusted already.\n", "")
+
+
+def test_g_10_a_folder_may_be_trusted_by_one_above(run, folder):
+    """Which is said, and nothing is recorded for it."""
+    Trust().decide(str(folder.parent), True)
+    assert run().out.endswith("~/code/demo was trusted already, because ~/code is.\n")
+    assert Trust().all() == {str(folder.parent): True}
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_g_10_a_yes_comes_over_a_no(steps, run, folder):
+    """Over its own, and over one from above."""
+    Trust().decide(str([folder, folder.parent][steps]), False)
+    assert "is trusted now" in run().out
+    assert Trust().is_trusted(str(folder))
+
+
+def test_g_10_a_folder_that_brings_nothing_can_be_trusted(run, home, monkeypatch):
+    """For what will come to be there."""
+    (home / "empty").mkdir()
+    done = run("~/empty")
+    assert done.out.startswith("~/empty: nothing but text, so far\n~/empty is trusted now")
+
+
+def test_g_10_what_could_not_be_shown_is_not_trusted(folder):
+    """A yes to nobody knows what is none."""
+
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OutputLost):
+        trust(SimpleNamespace(dir=None, list=False, revoke=False), Output(stdout=Full()))
+    assert Trust().all() == {}
+
+
+def test_trust_as_json(run, folder):
+    """What was decided, whether now, by which decision, and all that it allows."""
+    done = run(json=True)
+    offers = done.data.pop("offers")
+    assert {offer["kind"]: offer["items"] for offer in offers} == {
+        "extensions": [".pi/extensions/a.py"],
+        "servers": ["x: runs evil now"],
+    }
+    assert all(offer["allows"] for offer in offers)
+    assert {key: it for key, it in done.data.items() if key != "offers"} == {
+        **{"path": str(folder), "trusted": True, "by": str(folder), "new": True}
+    }
+    assert not run(json=True).data["new"]
+
+
+def test_a_folder_has_to_be_there_and_to_be_one(run, folder):
+    """Exit 3 and exit 2; nothing is decided."""
+    with pytest.raises(NotFound, match="Folder not found: nowhere"):
+        run("nowhere")
+    with pytest.raises(UsageError, match=r"\.pi/settings.json is no folder"):
+        run(".pi/settings.json")
+    with pytest.raises(NotFound):
+        run("nowhere", revoke=True)
+    assert Trust().all() == {}
+
+
+def test_g_4_the_program_has_the_command_and_its_exit_codes(folder, capsys):
+    """As it is typed."""
+    assert main(["trust", "nowhere"]) == 3
+    assert main(["trust", ".pi/settings.json"]) == 2
+    assert main(["trust", "--list", "nowhere"]) == 2
+    assert main(["trust", "--revoke"]) == 3
+    assert main(["trust", "../demo", "--json"]) == 0
+    assert main(["trust", "--list"]) == 0
+    assert Trust().all() == {str(folder): True}
+    assert capsys.readouterr().out.endswith("trusted   ~/code/demo\n")
+
+
+# --- all decisions ------------------------------------------------------------------------------------
+
+
+def test_decisions_are_listed(run, folder, home):
+    """As they are typed, with what is gone."""
+    assert run(list=True) == (
+        0,
+        "",
+        "No folder is trusted or refused; `pi trust` trusts the one you are in.\n",
+    )
+    assert run(list=True, json=True).data == []
+    gone = str(home / "gone")
+    Trust().decide(str(folder), True)
+    Trust().decide(gone, False)
+    assert run(list=True).out == "DECISION  FOLDER\ntrusted   ~/code/demo\nrefused   ~/gone (gone)\n"
+    assert run(list=True, json=True).data == [
+        {"path": str(folder), "trusted": True, "exists": True},
+        {"path": gone, "trusted": False, "exists": False},
+    ]
+
+
+@pytest.mark.parametrize("beside", [{"dir": "x"}, {"revoke": True}])
+def test_the_list_takes_nothing_beside_it(beside, run):
+    """It is of all folders."""
+    with pytest.raises(UsageError, match="--list shows every decision"):
+        run(list=True, **beside)
+
+
+@pytest.mark.parametrize("options", [{}, {"list": True}, {"revoke": True}])
+def test_a_damaged_file_is_told_of(options, run, folder, home):
+    """And stays as it is."""
+    path = home / ".pi" / "agent" / "trust.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("[]")
+    with pytest.raises(PerdureError, match="it holds no object"):
+        run(**options)
+    assert path.read_text() == "[]"
+
+
+# --- taking back --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("is_trusted", "word"), [(True, "trusted"), (False, "refused")])
+def test_g_10_a_decision_is_taken_back(is_trusted, word, run, folder):
+    """Then nothing is decided; and a second time there is nothing to take back."""
+    Trust().decide(str(folder), is_trusted)
+    said = f"~/code/demo is no longer {word}, and nothing is decided about it.\n"
+    assert run(revoke=True) == (0, said, "")
+    assert Trust().all() == {}
+    assert run(revoke=True) == (3, "", "Nothing to revoke: ~/code/demo is not trusted.\n")
+
+
+@pytest.mark.parametrize("own", [None, True])
+def test_g_10_a_folder_below_a_trusted_one_gets_a_no_of_its_own(own, run, folder):
+    """Or it would be trusted still."""
+    Trust().decide(str(folder.parent), True)
+    Trust().decide(str(folder), own)
+    assert run(revoke=True).out == "~/code/demo is refused from now on, although ~/code is trusted.\n"
+    assert Trust().all() == {str(folder.parent): True, str(folder): False}
+    assert run(revoke=True) == (3, "", "Nothing to revoke: ~/code/demo is refused already.\n")
+    assert not Trust().is_trusted(str(folder))
+
+
+def test_g_10_below_a_refused_folder_the_refusal_is_left(run, folder):
+    """A yes of its own goes, a no from above stays."""
+    Trust().decide(str(folder.parent), False)
+    Trust().decide(str(folder), True)
+    said = "~/code/demo is no longer trusted, but ~/code is refused, and so is all below.\n"
+    assert run(revoke=True).out == said
+    done = run(revoke=True)
+    assert (done.code, done.err) == (
+        3,
+        "Nothing to revoke: ~/code/demo is not trusted, as ~/code is refused.\n",
+    )
+
+
+def test_a_folder_that_is_gone_can_be_revoked(run, home):
+    """Its decision is still there; so is that of the root."""
+    Trust().decide(str(home / "gone"), True)
+    assert run("~/gone", revoke=True).code == 0
+    Trust().decide("/", True)
+    assert run("/", revoke=True).code == 0
+    assert Trust().all() == {}
+
+
+def test_revoking_as_json(run, folder):
+    """What holds afterwards, and whether that is new."""
+    Trust().decide(str(folder.parent), True)
+    expected = {"path": str(folder), "trusted": False, "by": str(folder)}
+    assert run(revoke=True, json=True).data == {**expected, "new": True}
+    done = run(revoke=True, json=True)
+    assert (done.code, done.data) == (3, {**expected, "new": False})
+
+
+def test_a_hostile_name_never_reaches_a_terminal_as_it_is(run, home, monkeypatch):
+    """In no answer."""
+    folder = home / "a\x1b[31m\n\u202eb"
+    (folder / ".pi" / "extensions").mkdir(parents=True)
+    (folder / ".pi" / "extensions" / "x\x1b]0;y\x07.py").touch()
+    monkeypatch.chdir(folder)
+    for options in ({}, {"list": True}, {"json": True}, {"revoke": True}, {"revoke": True}):
+        done = run(**options)
+        text = done.out + done.err
+        assert not {"\x1b", "\x07", "\u202e"} & set(text)

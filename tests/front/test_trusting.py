@@ -1,0 +1,230 @@
+"""Whether a folder is trusted: who is asked, what they are shown, and what every answer means."""
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.agent.project import KINDS, Offer
+from perdure.agent.trust import Trust
+from perdure.front.output import Output, Styled
+from perdure.front.trusting import ask, lines
+from perdure.front.visible import width
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Answered(NamedTuple):
+    is_trusted: bool
+    told: str
+
+
+class Place:
+    """A folder, and somebody who starts a program there."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self._patch = monkeypatch
+
+    def write(self, name: str, text: str = "") -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def ask(self, answer: str | None = None, *, may_ask: bool = True) -> Answered:
+        """With an answer, at a terminal."""
+        told = io.StringIO() if answer is None else Terminal()
+        typed = io.StringIO("y\n") if answer is None else Terminal(answer)
+        self._patch.setattr(sys, "stdin", typed)
+        self._patch.setattr(sys, "stderr", told)
+        found = ask(str(self.folder), Output(program="perdure"), may_ask=may_ask)
+        return Answered(found, told.getvalue())
+
+    @property
+    def decision(self) -> bool | None:
+        return Trust().all().get(str(self.folder))
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch) -> Place:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    return Place(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def offering(place) -> Place:
+    place.write(".pi/extensions/a.py")
+    place.write(".pi/extensions/b.py")
+    place.write(".pi/settings.json", json.dumps({"mcpServers": {"x": {"command": "evil"}}, "theme": "dark"}))
+    return place
+
+
+NOTICE = (
+    ".pi is not read: this folder is not trusted (2 extensions, 1 MCP server, settings); "
+    "`perdure trust` shows and allows it\n"
+)
+
+
+def test_g_10_a_folder_with_nothing_to_offer_is_not_asked_about_and_not_trusted(place):
+    """What an agent writes there a minute later waits for a yes too."""
+    assert place.ask("y\n") == (False, "")
+    assert place.ask() == (False, "")
+    assert place.decision is None
+
+
+def test_g_10_without_a_terminal_nothing_is_read_and_one_line_says_so(offering):
+    """A yes that is piped in is nobody's."""
+    assert offering.ask() == (False, NOTICE)
+    assert offering.decision is None
+
+
+def test_g_10_who_may_not_be_asked_is_not(offering):
+    """Also at a terminal."""
+    assert offering.ask("y\n", may_ask=False) == (False, NOTICE)
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+@pytest.mark.parametrize("answer", [None, "n\n"])
+def test_g_10_what_is_decided_is_not_asked_again(is_trusted, answer, offering):
+    """Nor spoken of."""
+    Trust().decide(str(offering.folder), is_trusted)
+    assert offering.ask(answer) == (is_trusted, "")
+
+
+def test_g_10_a_yes_is_asked_for_once_with_all_that_it_allows(offering):
+    """And is kept."""
+    answered = offering.ask("y\n")
+    assert answered.is_trusted
+    assert answered.told == (
+        f"{offering.folder} brings more than text. If you trust it, this is used:\n"
+        "  extensions: Python that runs inside this program, with all your rights\n"
+        "    .pi/extensions/a.py\n"
+        "    .pi/extensions/b.py\n"
+        "  servers: MCP servers: programs with all your rights, or addresses\n"
+        "    x: runs evil\n"
+        "  settings: values in place of yours\n"
+        "    theme: dark\n"
+        "That is 2 extensions, 1 MCP server, settings.\n"
+        "A yes holds for this folder and everything below it, also for what comes to be\n"
+        "there later.\n"
+        f"Trust {offering.folder}? [y/N] Trusted; `perdure trust --revoke` changes that.\n"
+    )
+    assert offering.decision is True
+    assert offering.ask("n\n") == (True, "")
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", "perhaps\nno\n"])
+def test_g_10_a_no_is_kept_too(answer, offering):
+    """With how to change it."""
+    answered = offering.ask(answer)
+    assert not answered.is_trusted
+    assert answered.told.endswith("[y/N] Not trusted; `perdure trust` changes that.\n")
+    assert offering.decision is False
+    assert offering.ask("y\n") == (False, "")
+
+
+@pytest.mark.parametrize("answer", ["", "perhaps\n"])
+def test_g_10_the_end_of_input_decides_nothing(answer, offering):
+    """Ctrl+D is nobody's no."""
+    answered = offering.ask(answer)
+    assert not answered.is_trusted
+    assert answered.told.endswith("Nothing is decided, and nothing of it is used now.\n")
+    assert offering.decision is None
+
+
+def test_g_10_a_damaged_file_is_told_of_and_trusts_nobody(offering, home):
+    """In one line, and nobody is asked what could not be kept."""
+    path = home / ".pi" / "agent" / "trust.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    answered = offering.ask("y\n")
+    assert not answered.is_trusted
+    assert answered.told.startswith("~/.pi/agent/trust.json is damaged, line 1: it is no JSON; until")
+    assert answered.told.count("\n") == 1
+    assert path.read_text() == "{"
+
+
+def test_an_answer_that_cannot_be_kept_holds_for_this_time(offering, home):
+    """And that is said."""
+    (home / ".pi").write_text("no folder")
+    answered = offering.ask("y\n")
+    assert answered.is_trusted
+    assert "That holds for this time only: Not saved: " in answered.told
+
+
+def test_g_10_nothing_of_a_folder_can_pass_for_what_is_said_about_it(place):
+    """No line feed and no escape code of its names gets through, and long lists are cut."""
+    for number in range(24):
+        place.write(f".pi/extensions/{number:02}\n    Trust? [y\x1b[2J.py")
+    place.write(
+        ".pi/settings.json", json.dumps({"mcpServers": {"s": {"command": "x", "args": ["word"] * 9999}}})
+    )
+    told = place.ask("n\n").told
+    assert "\x1b" not in told
+    assert told.count("Trust? [y") == 12
+    assert "\n    … and 12 more\n" in told
+    assert "more characters)" in told
+    assert len(told.splitlines()) < 50
+    assert all(len(line) <= 80 for line in told.splitlines() if str(place.folder) not in line)
+
+
+def plain(line: tuple[str | Styled, ...]) -> str:
+    return "".join(part.text if isinstance(part, Styled) else part for part in line)
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=300) | st.sampled_from(
+    ["a" * 500, "界" * 100, "x " * 99]
+)
+
+
+@given(st.lists(st.lists(TEXTS, max_size=8), max_size=3), st.integers(1, 120))
+def test_what_is_offered_is_folded_and_none_of_it_lost(offered, columns):
+    """No line is wider than the screen, if that is not all too narrow; every line but a group's first is
+    indented, and one that goes on is indented more."""
+    offers = [Offer(kind, KINDS[kind], items) for kind, items in zip(KINDS, offered, strict=False)]
+    shown = [*map(plain, lines(offers, columns))]
+    assert all(width(line) <= max(columns, 28) for line in shown)
+    assert all("\n" not in line for line in shown)
+    starts = [line for line in shown if line.startswith("    ") and not line.startswith("        ")]
+    assert len(starts) >= sum(
+        bool(item.strip()) for offer in offers for item in offer.items if item[:1] != " "
+    )
+    whole = [*map(plain, lines(offers))]
+    assert len(whole) == sum(1 + len(offer.items) for offer in offers)
+    assert "".join("".join(shown).split()) == "".join("".join(whole).split())
+
+
+ASKING = "from perdure.front.output import Output; from perdure.front.trusting import ask; import sys;"
+
+
+@pytest.mark.parametrize(("typed", "decision"), [(b"y\n", True), (b"\x04", None)])
+def test_g_10_at_a_real_terminal(typed, decision, offering):
+    """Typed by somebody; Ctrl+D is the end of input."""
+    ours, theirs = pty.openpty()
+    code = f"{ASKING} sys.exit(ask({str(offering.folder)!r}, Output(), may_ask=True))"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    ) as started:
+        os.close(theirs)
+        os.write(ours, typed)
+        seen = b""
+        with suppress(OSError):  # Linux's way to say that the other side is closed
+            while piece := os.read(ours, 2**16):
+                seen += piece
+        os.close(ours)
+    assert started.returncode == bool(decision)
+    assert b"Trust " in seen
+    assert offering.decision is decision
