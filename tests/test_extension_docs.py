@@ -49,7 +49,7 @@ def extensions(page: str) -> list[str]:
     return [block for block in blocks(page, "python") if "def register(" in block]
 
 
-def test_the_readmes_tool_is_ten_lines_that_work(pi, agent_home, wire_server):
+def test_the_readmes_tool_is_ten_lines_that_work(pi, agent_home, programs, wire_server):
     (dice,) = extensions("README.md")
     assert dice == extensions("docs/add-a-tool.md")[0]
     assert len([line for line in dice.splitlines() if line.strip()]) <= 10
@@ -62,6 +62,13 @@ def test_the_readmes_tool_is_ten_lines_that_work(pi, agent_home, wire_server):
     tools = {each["function"]["name"]: each["function"] for each in wire_server.requests[0].body["tools"]}
     assert tools["roll"]["description"] == "Roll a die."
     assert tools["roll"]["parameters"]["properties"] == {"sides": {"type": "integer"}}
+    (commands,) = blocks("docs/add-a-tool.md", "console")
+    for command in re.findall(r"^\$ (.*)$", commands, re.MULTILINE):
+        wire_server.script(events(said("rolled")))
+        done = subprocess.run(
+            ["sh", "-c", command], capture_output=True, cwd=pi.project, stdin=subprocess.DEVNULL
+        )
+        assert (done.returncode, done.stdout) == (0, b"rolled\n"), done.stderr
 
 
 def test_the_page_on_tools_is_one_program_that_runs(tmp_path):

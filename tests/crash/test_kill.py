@@ -32,6 +32,7 @@ from tests.crash.killing import (
     tear_a_write,
 )
 
+MANY = 100  # kills; of fewer, all may strike between two records
 LIVES_IN_A_SESSION = 25  # then a new one is begun, so that no reading grows without end
 
 
@@ -70,6 +71,7 @@ def kill_writers(way: str, layout: str, seed: int, home: Path) -> None:
         assert counted["acknowledged"] > kills // (8 if layout in SLOW else 2), (
             "most writers were killed before they had done anything"
         )
+    if kills >= MANY:
         assert counted["torn"] > 0, "no kill struck in the middle of a record"
 
 

@@ -1,5 +1,6 @@
 """Completion, in the shells themselves: what is on the command line after Tab was pressed."""
 
+import json
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from perdure.session.stores import Header, open_store
 from tests.needs import needs_tool
 
 BIN = Path(sys.executable).parent
-TOP = {"sessions": "…", "completion": "…"}
+TOP = {"sessions": "…", "mcp": "…", "trust": "…", "completion": "…"}
 STAMP = "2026-01-31T10:00:00.000Z"
 
 
@@ -46,7 +47,7 @@ def sessions(home):
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        ([""], ["sessions", "completion"]),
+        ([""], ["sessions", "mcp", "trust", "completion"]),
         (["s"], ["sessions"]),
         (["sessions", ""], list(SESSIONS)),
         (["sessions", "re"], ["rename", "restore"]),
@@ -63,6 +64,9 @@ def sessions(home):
         (["sessions", "export", "x", "--to", "h"], ["html"]),
         (["sessions", "export", "x", "-o", "any"], [":files"]),
         (["sessions", "export", "x", "--output=any"], [":files"]),
+        (["trust", ""], [":files"]),
+        (["trust", "--"], ["--list", "--revoke", "--json", "--help"]),
+        (["mcp", ""], []),
         (["completion", ""], ["bash", "zsh", "fish"]),
         (["completion", "bash", ""], []),
         (["--pri"], ["--print"]),
@@ -76,6 +80,15 @@ def sessions(home):
 def test_commands_options_and_choices_are_offered(words, offered):
     """From the table that the command line itself is made of."""
     assert texts(*words) == offered
+
+
+def test_mcp_servers_are_offered_by_their_names(home):
+    """Those that no shell reads anything into."""
+    (home / ".pi" / "agent").mkdir(parents=True)
+    servers = {name: {"command": "x"} for name in ("files", "tracker", "a b", "$(x)")}
+    (home / ".pi" / "agent" / "settings.json").write_text(json.dumps({"mcpServers": servers}))
+    assert texts("mcp", "") == ["files", "tracker"]
+    assert texts("mcp", "files", "t") == ["tracker"]
 
 
 @pytest.mark.usefixtures("sessions")

@@ -128,6 +128,10 @@ def _values(argument: Argument, current: str) -> Iterator[Candidate]:
 
             models = ModelRegistry()
             yield from (Candidate(each.reference) for each in models.models() if models.is_usable(each))
+        case "server":
+            from perdure.agent.settings import Settings
+
+            yield from (Candidate(name) for name in Settings.load().mcp_servers if _HARMLESS.fullmatch(name))
         case "file":
             yield Candidate(_FILES)
         case _:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ import httpx2
 from perdure import __version__
 from perdure.agent.aside import in_thread
 from perdure.agent.mcp.program import LONGEST_MESSAGE
+from perdure.agent.models.http import cause
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -69,7 +69,7 @@ class _Client(httpx2.AsyncClient):
         except httpx2.TransportError as error:
             if request.method != "POST":
                 raise
-            why = f"it cannot be reached: {_cause(error)}"
+            why = f"it cannot be reached: {cause(error)}"
             self._trouble(why)
             return _refusal(request, why)
         return await self._checked(request, response)
@@ -108,7 +108,7 @@ class _Bounded(httpx2.AsyncByteStream):
                     raise httpx2.StreamError(f"the answer is longer than {LONGEST_MESSAGE // 2**20} MB")
                 yield chunk
         except httpx2.TransportError as error:
-            raise httpx2.StreamError(f"the answer broke off: {_cause(error)}") from error
+            raise httpx2.StreamError(f"the answer broke off: {cause(error)}") from error
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -128,15 +128,3 @@ def _meaning(response: httpx2.Response) -> str:
     if response.status_code in (404, 405):
         return f"{said}; check its url, which often ends in /mcp"
     return said
-
-
-def _cause(error: BaseException) -> str:
-    """The system's own word for it, which the layers above wrap."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, BaseExceptionGroup):
-            return _cause(seen.exceptions[0])
-        if isinstance(seen, OSError) and seen.errno:
-            return os.strerror(seen.errno)
-        seen = seen.__cause__ or seen.__context__
-    return "no answer in time" if isinstance(error, httpx2.TimeoutException) else str(error)

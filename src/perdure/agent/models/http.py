@@ -324,7 +324,7 @@ def _explained(model: Model, secrets: Iterable[str]) -> Iterator[None]:
     except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
         local = (urlsplit(model.base_url).hostname or "") in ("localhost", "127.0.0.1", "::1")
         hint = "is the server running there?" if local else "check the network and the base URL"
-        raise ModelUnavailable(f"Cannot reach {host_of(model)}: {_cause(error)}", hint) from None
+        raise ModelUnavailable(f"Cannot reach {host_of(model)}: {cause(error)}", hint) from None
     except httpx2.TimeoutException:
         raise ModelUnavailable(
             f"{host_of(model)} has been silent for too long", "try again, or ask for less at once"
@@ -339,14 +339,14 @@ def _explained(model: Model, secrets: Iterable[str]) -> Iterator[None]:
         raise _broke_off(model) from error
 
 
-def _cause(error: BaseException) -> str:
+def cause(error: BaseException) -> str:
     """The operating system's word for it, which the layers above wrap."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, ssl.SSLCertVerificationError):
             return f"its certificate is not trusted ({seen.verify_message})"
         if isinstance(seen, BaseExceptionGroup):
-            return _cause(seen.exceptions[0])
+            return cause(seen.exceptions[0])
         if isinstance(seen, ssl.SSLError):
             return f"no TLS with it ({seen.reason})"
         if isinstance(seen, gaierror):

@@ -44,7 +44,8 @@ class Argument(
     optional: bool
     """Whether it may be left out, where it stands alone."""
     completes: str
-    """What a shell offers for it: `id`, `deleted`, `file`, `model`; empty for nothing, or its choices."""
+    """What a shell offers for it: `id`, `deleted`, `file`, `model`, `server`; empty for nothing, or its
+    choices."""
 
     @property
     def attribute(self) -> str:
@@ -249,7 +250,12 @@ MCP = Command(
     "start the MCP servers of the settings, and list them with their tools",
     (
         Argument(
-            "name", "only these servers, with all their tools", metavar="NAME", many=True, optional=True
+            "name",
+            "only these servers, with all their tools",
+            metavar="NAME",
+            many=True,
+            optional=True,
+            completes="server",
         ),
         _JSON,
     ),
