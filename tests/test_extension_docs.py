@@ -62,6 +62,11 @@ def test_the_readmes_tool_is_ten_lines_that_work(pi, agent_home, programs, wire_
     tools = {each["function"]["name"]: each["function"] for each in wire_server.requests[0].body["tools"]}
     assert tools["roll"]["description"] == "Roll a die."
     assert tools["roll"]["parameters"]["properties"] == {"sides": {"type": "integer"}}
+    (tour,) = [each for each in blocks("README.md", "console") if each.startswith("$ pi -p /help")]
+    command, shown, again = tour.removeprefix("$ ").splitlines()
+    assert again == '$ pi -p "roll a die with 20 sides"'
+    done = subprocess.run(["sh", "-c", command], capture_output=True, cwd=pi.project)
+    assert done.stdout.decode() == f"{shown}\n"
     (commands,) = blocks("docs/add-a-tool.md", "console")
     for command in re.findall(r"^\$ (.*)$", commands, re.MULTILINE):
         wire_server.script(events(said("rolled")))

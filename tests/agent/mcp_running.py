@@ -1,8 +1,9 @@
 """MCP servers started for a test, what was said of them, and the processes they are."""
 
 import asyncio
+import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ import pytest
 from perdure.agent.mcp import Servers, ServerState, program
 from perdure.agent.settings import McpServer
 from perdure.agent.tools import AgentToolResult, Tool, ToolContext, checked
+
+HANGS = 30.0
+"""Seconds; what takes as long has come to a standstill."""
 
 
 class Running:
@@ -39,6 +43,29 @@ class Running:
         tool = self.tools[name]
         result: Any = tool.run(checked(tool, arguments), ToolContext(self.cwd))
         return await result
+
+    async def waits(self, server: str) -> tuple[int, int]:
+        """How many calls of its `wait` have begun, and how many were ended; none, if it is slow."""
+        answer = await self.call(f"{server}_waits")
+        found = json.loads(answer.text) if not answer.is_error else {"begun": 0, "ended": 0}
+        return found["begun"], found["ended"]
+
+    async def check_cancelling(self, server: str) -> None:
+        """A call of its `wait` begins, is cancelled here, and ends there."""
+        begun, ended = await self.waits(server)
+
+        async def has_begun() -> bool:
+            return (await self.waits(server))[0] > begun
+
+        async def has_ended() -> bool:
+            return (await self.waits(server))[1] > ended
+
+        call = asyncio.ensure_future(self.call(f"{server}_wait"))
+        await until(has_begun)
+        call.cancel()
+        await asyncio.wait([call])
+        assert call.cancelled()
+        await until(has_ended)
 
     def state(self, name: str) -> ServerState:
         (found,) = [each for each in self.servers.states if each.name == name]
@@ -71,12 +98,18 @@ def processes(mark: str) -> list[str]:
     return found
 
 
+async def until(holds: Callable[[], Awaitable[bool]] | Callable[[], object]) -> None:
+    """Waits as long as it may take on a machine that is busy."""
+    async with asyncio.timeout(HANGS):
+        while True:
+            found = holds()
+            if await found if isinstance(found, Awaitable) else found:
+                return
+            await asyncio.sleep(0.01)
+
+
 async def until_none_is_left(mark: str) -> None:
-    for _ in range(100):
-        if not processes(mark):
-            return
-        await asyncio.sleep(0.01)
-    assert processes(mark) == []
+    await until(lambda: not processes(mark))
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:

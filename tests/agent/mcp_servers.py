@@ -29,6 +29,7 @@ class Server:
 
     def __init__(self, *arguments: str) -> None:
         self.arguments = arguments
+        self.waiting: list[Any] = []
         self.cancelled: list[Any] = []
 
     def run(self) -> None:
@@ -61,6 +62,8 @@ class Server:
         return {"tools": [{"name": name, "inputSchema": OBJECT} for name in names]}
 
     def call(self, id: Any, parameters: dict[str, Any]) -> None:
+        if parameters["name"] == "wait":
+            self.waiting.append(id)
         text = getattr(self, f"tool_{parameters['name']}")(**parameters.get("arguments", {}))
         if text is not None:
             self.send(id, {"content": [{"type": "text", "text": text}]})
@@ -88,8 +91,10 @@ class Server:
         time.sleep(60)
         return None
 
-    def tool_cancelled(self) -> str | None:
-        return json.dumps(self.cancelled)
+    def tool_waits(self) -> str | None:
+        """How many calls of `wait` have begun, and how many of them were ended."""
+        ended = [id for id in self.waiting if id in self.cancelled]
+        return json.dumps({"begun": len(self.waiting), "ended": len(ended)})
 
     def tool_die(self) -> str | None:
         print("\x1b[31mboom\x07\x1b[0m", file=sys.stderr, flush=True)
@@ -139,6 +144,15 @@ class Exits(Server):
 class Silent(Server):
     def answer(self, message: dict[str, Any]) -> None:
         print("thinking about it", file=sys.stderr, flush=True)
+
+
+class Deaf(Server):
+    """Says nothing, and does not end when it is asked to."""
+
+    def run(self) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("deaf", file=sys.stderr, flush=True)
+        time.sleep(60)
 
 
 class OldVersion(Server):
@@ -196,22 +210,23 @@ class Leaving(Server):
 
 KINDS = {
     kind.__name__.lower(): kind
-    for kind in (
+    for kind in [
         *(
             Server,
             Tools,
             Answers,
             Pages,
-            OldVersion,
             Exits,
             Silent,
+            Deaf,
+            OldVersion,
             ClosesOutput,
             Junk,
             Noisy,
             Stubborn,
-            Leaving,
         ),
-    )
+        Leaving,
+    ]
 }
 
 
@@ -249,20 +264,20 @@ def sdk() -> Any:
             await asyncio.sleep(0.02)
         return "done"
 
-    ended: list[str] = []
+    seen = {"begun": 0, "ended": 0}
 
     @server.tool()
     async def wait() -> str:
+        seen["begun"] += 1
         try:
             await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            ended.append("wait")
-            raise
+        finally:
+            seen["ended"] += 1
         return "waited"
 
     @server.tool()
-    def who_ended() -> list[str]:
-        return ended
+    def waits() -> dict[str, int]:
+        return seen
 
     return server
 

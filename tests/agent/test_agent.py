@@ -349,6 +349,18 @@ async def test_condensing_by_hand_says_when_there_is_nothing_to_condense(session
         await told(agent.compact())
 
 
+async def test_condensing_that_nobody_watches_any_more_does_not_block_what_is_said_next(session):
+    model = ScriptedModel("a" * 3000, "b" * 3000, "a summary", "done")
+    strategy = SummaryCompaction(is_automatic=False, keep_recent_tokens=10)
+    agent = agent_in(session, model, strategy=strategy)
+    for text in ("one", "two"):
+        await told(agent.send(text))
+    async for event in agent.compact():
+        assert event.type == "compaction_start"
+        break
+    assert (await told(agent.send("three")))[-1].type == "agent_end"
+
+
 async def test_the_usage_that_the_provider_counted_decides(session):
     model = ScriptedModel(["short", Finished("stop", Usage(190_000, 10))], "the summary", "done")
     agent = agent_in(session, model, strategy=SummaryCompaction(keep_recent_tokens=1))

@@ -31,9 +31,12 @@ async def test_cor_02_the_tools_of_an_agent_are_those_of_mcp_servers_too():
     """Also its prompt, which the configuration has a hash of."""
     async with AgentSession(settings=SERVERS) as agent:
         await agent.start(model=ScriptedModel())
+        assert (agent.servers, agent.waiting_for) == (["one", "two"], [])  # nobody needs them yet
+        ready = asyncio.create_task(agent.ready())
+        await asyncio.sleep(0)
         assert agent.waiting_for == ["one", "two"]
-        await agent.ready()
-        assert agent.waiting_for == []
+        await ready
+        assert (agent.servers, agent.waiting_for) == ([], [])
         assert agent.tools[: len(BUILT_IN)] == [*BUILT_IN]
         assert {"one_echo", "two_echo"} <= {*agent.tools}
         assert "- one_echo: " in agent.agent.system
@@ -79,6 +82,23 @@ async def test_stopping_does_not_wait_for_a_server_and_keeps_the_prompt():
         assert events[-1].type == "agent_end"
         assert events[-1].messages[-1].stop_reason == "aborted"
     assert next(entry.text for entry in SessionManager().load_session(id)) == "go"
+
+
+async def test_waiting_for_tools_and_a_turn_do_not_get_in_each_others_way():
+    """`ready()` after a turn was stopped, and beside one that is."""
+    async with AgentSession(settings={"mcp_servers": {"slow": raw("silent", startupTimeoutSec=1)}}) as agent:
+        await agent.start(model=ScriptedModel("one", "two"))
+        waiting = asyncio.create_task(agent.ready())
+        events: list[Any] = []
+        async for event in agent.send_message("go"):
+            events.append(event)
+            if event.type == "message_end" and len(events) < 5:
+                asyncio.get_running_loop().call_later(0.05, agent.abort)
+        assert events[-1].messages[-1].stop_reason == "aborted"
+        await agent.ready()
+        await waiting
+        assert len(agent.notices) == 1
+        assert [event async for event in agent.send_message("again")][-1].messages[-1].text == "one"  # type: ignore[union-attr]
 
 
 async def test_only_the_servers_of_tools_that_are_named_are_started(tmp_path):
@@ -165,3 +185,20 @@ async def test_pi_16_a_key_is_a_command_that_is_run_when_the_model_is_first_need
             await agent.start(model="local")
     assert os.listdir(project) == ["ran"]
     assert SessionManager().list_sessions() == []
+
+
+async def test_pi_16_a_key_command_that_nobody_waits_for_any_more_is_ended(project):
+    begun = project / "begun"
+    own = {
+        "id": "slow",
+        "base_url": "http://127.0.0.1:9/v1",
+        "api_key": f"!touch '{begun}'; sleep 25; echo key",
+    }
+    async with AgentSession(settings={"models": [own]}) as agent:
+        starting = asyncio.create_task(agent.start(model="slow"))
+        async with asyncio.timeout(20):
+            while not begun.exists():
+                await asyncio.sleep(0.01)
+            starting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await starting

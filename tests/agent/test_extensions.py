@@ -2,12 +2,13 @@
 
 import os
 import sys
+import threading
 from typing import Any
 
 import pytest
 from msgspec import Struct, structs
 
-from perdure import AgentSession, AgentToolResult, Tool
+from perdure import AgentSession, AgentToolResult, SessionManager, Tool
 from perdure.agent.extensions import Api, Extensions
 from perdure.agent.installed import files_in, files_named
 from perdure.agent.tools import BUILT_IN
@@ -110,7 +111,7 @@ async def test_settings_name_files_and_folders_beside_the_usual_place(home, fold
     (home / "more").mkdir()
     (home / "more" / "two.py").write_text("def register(api): api.prompt('TWO')")
     (folder / "three.py").write_text("def register(api): api.prompt('THREE')")
-    named = [str(home / "one.py"), "~/more", str(folder / "three.py"), str(home / "original.ts")]
+    named = [str(home / "one.py"), "~/more", str(folder / "three.py"), str(home / "original.ts"), "npm:x"]
     model = ScriptedModel("done")
     _, notices = await talk(model, settings={"extensions": named})
     system = model.requests[0].system
@@ -118,12 +119,21 @@ async def test_settings_name_files_and_folders_beside_the_usual_place(home, fold
     assert notices == []
 
 
+async def test_what_settings_name_and_what_is_not_there_is_noticed():
+    agent = AgentSession(settings={"extensions": ["~/none", "~/gone.py"]})
+    assert agent.notices == [
+        f"~/{name}, named for extensions in the settings, is not there" for name in ("none", "gone.py")
+    ]
+
+
 def test_hidden_files_and_those_with_an_underscore_are_not_extensions(folder):
     for name in ("b.py", "a.py", "_part.py", ".hidden.py", "__init__.py", "readme.md"):
         (folder / name).write_text("")
     assert [os.path.basename(path) for path in files_in(str(folder))] == ["a.py", "b.py"]
     assert files_in(str(folder / "none")) == []
-    assert [*files_named([str(folder / "none.ts"), str(folder / "gone.py")])] == [str(folder / "gone.py")]
+    assert [*files_named([str(folder / "none.ts"), str(folder / "gone.py"), str(folder / "a.py")])] == [
+        str(folder / "a.py")
+    ]
 
 
 async def test_functions_of_ones_own_stand_in_for_what_is_installed(folder):
@@ -194,6 +204,51 @@ BAD = {
         "from perdure import Tool\ndef register(api):\n    api.tool(Tool('a b', '', {}, print))\n",
         ":3: ValueError: no name for a tool: 'a b'",
     ),
+    "names a tool that is not there": (
+        "def register(api):\n    api.tool('no_such_module:TOOL', name='x')\n",
+        ":2: ModuleNotFoundError: ",
+    ),
+    "has a tool without a schema": (
+        "from perdure import Tool\ndef register(api):\n    api.tool(Tool('x', 'd', object, print))\n",
+        ":3: TypeError: ",
+    ),
+    "has a tool without words": (
+        "from perdure import Tool\ndef register(api):\n    api.tool(Tool('x', None, {}, print))\n",
+        ":3: TypeError: the description of x is NoneType",
+    ),
+    "has a schema that is no JSON": (
+        "from perdure import Tool\ndef register(api):\n    api.tool(Tool('x', 'd', {'a': object}, print))\n",
+        ":3: TypeError: ",
+    ),
+    "has a schema that is none": (
+        "from perdure import Tool\ndef register(api):\n"
+        "    api.tool(Tool('x', 'd', {'type': 'object', 'properties': {'a': {'type': 'int'}}}, print))\n",
+        ":3: ValueError: no JSON Schema: ",
+    ),
+    "has a schema of something else": (
+        "from perdure import Tool\ndef register(api):\n"
+        "    api.tool(Tool('x', 'd', {'type': 'objct'}, print))\n",
+        ":3: ValueError: no JSON Schema of an object",
+    ),
+    "has a tool that is no function": (
+        "from perdure import Tool\ndef register(api):\n"
+        "    api.tool(Tool('x', 'd', {'type': 'object'}, 'f'))\n",
+        ":3: TypeError: a Tool takes a function, not str",
+    ),
+    "registers a name": (
+        "def register(api):\n    api.tool('roll')\n",
+        ":2: TypeError: api.tool takes a Tool",
+    ),
+    "registers a tool twice": (
+        "from perdure import Tool\ndef register(api):\n    t = Tool('x', 'd', {'type': 'object'}, print)\n"
+        "    api.tool(t)\n    api.tool(t)\n",
+        ":5: ValueError: there are two tools x",
+    ),
+    "mistypes": (
+        "def register(api):\n    api.tools(1)\n",
+        ":2: AttributeError: there is no api.tools; did you mean api.tool?",
+    ),
+    "is async": ("async def register(api):\n    pass\n", ": TypeError: register(api) is async"),
     "listens to what never happens": (
         "def register(api):\n    api.on('tool_end', print)\n",
         ":2: ValueError: no event is called 'tool_end'; they are agent_start, ",
@@ -364,6 +419,56 @@ async def test_listeners_are_told_in_order_before_anybody_else_and_after_it_is_s
         assert notice.endswith("the conversation goes on")
 
 
+async def test_a_plain_function_that_waits_can_be_stopped_and_tells_how_far_it_is():
+    """It runs in a thread: nothing else waits for it, not even the end of the process."""
+    begun, over = threading.Event(), threading.Event()
+
+    def wait(args, ctx):
+        ctx.update(AgentToolResult("half"))
+        begun.set()
+        over.wait(60)
+
+    async with AgentSession(extensions=[lambda api: api.tool(Tool("shout", "", Said, wait))]) as agent:
+        await agent.start(model=calling(text="a"))
+        events = []
+        async for event in agent.send_message("go"):
+            events.append(event)
+            if event.type == "tool_execution_update":
+                assert begun.wait(10)
+                agent.abort()
+    over.set()
+    assert result_in(events).text.startswith("half")
+    assert result_in(events).is_error
+    assert events[-1].type == "agent_end"
+
+
+async def test_a_tool_that_fails_says_in_which_line_of_its_file(folder):
+    (folder / "shout.py").write_text(SHOUT_FILE.replace("args.text.upper()", "args.none"))
+    events, _ = await talk(calling(text="a"))
+    assert result_in(events).text.endswith("has no attribute 'none' (shout.py:10)")
+
+
+async def test_on_is_a_decorator_too():
+    heard = []
+
+    def register(api: Api) -> None:
+        @api.on("agent_end")
+        def listen(event):
+            heard.append(event.type)
+
+    await talk(ScriptedModel("done"), extensions=[register])
+    assert heard == ["agent_end"]
+
+
+@pytest.mark.parametrize("content", [{"a": 1}, ["x", 3], [None]])
+async def test_a_result_that_is_no_text_is_an_error_that_says_so(content):
+    def odd(args, ctx):
+        return AgentToolResult(content)
+
+    events, _ = await talk(calling(text="a"), extensions=[lambda api: api.tool(Tool("shout", "", Said, odd))])
+    assert "the content of a result is text, or a list of Text and Image" in result_in(events).text
+
+
 async def test_a_hook_that_waits_ends_with_the_turn():
     """Stopping reaches a tool call also while an extension thinks about it."""
     import asyncio
@@ -384,6 +489,70 @@ async def test_a_hook_that_waits_ends_with_the_turn():
         events = [event async for event in agent.send_message("go")]
     assert result_in(events).is_error
     assert events[-1].type == "agent_end"
+
+
+async def test_a_listener_that_waits_ends_with_the_turn_and_keeps_nobody_from_closing():
+    """Also at the last event of all; and one that closes the session itself."""
+    import asyncio
+
+    agents: list[AgentSession] = []
+
+    async def wait(event):
+        await asyncio.sleep(600)
+
+    async def leave(event):
+        await agents[-1].close()
+
+    for kind, listener in (
+        ("message_end", wait),
+        ("agent_end", wait),
+        ("agent_start", wait),
+        ("turn_end", leave),
+    ):
+
+        def register(api: Api, kind: str = kind, listener: Any = listener) -> None:
+            api.on(kind, listener)
+
+        agent = AgentSession(extensions=[register])
+        agents.append(agent)
+        id = await agent.start(model=ScriptedModel("one"))
+        events: list[Any] = []
+
+        async def watch(agent=agent, events=events):
+            async for event in agent.send_message("go"):
+                events.append(event)
+
+        watching = asyncio.create_task(watch())
+        async with asyncio.timeout(20):
+            while not agent.is_busy:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.05)
+            await agent.close()
+            await watching
+        assert events[-1].type == "agent_end", kind
+        assert [entry.text for entry in SessionManager().load_session(id)][:1] == ["go"]
+
+
+@pytest.mark.parametrize("leaving", [SystemExit(3), KeyError("x")])
+async def test_a_hook_that_leaves_does_not_end_the_conversation(leaving):
+    def leave(*arguments):
+        raise leaving
+
+    def register(api: Api) -> None:
+        api.tool(Tool("shout", "", Said, leave))
+        api.after_tool(leave)
+        api.on("message_end", leave)
+
+    events, notices = await talk(calling(text="a"), extensions=[register])
+    assert result_in(events).text.startswith(f"shout failed: {type(leaving).__name__}")
+    assert len(notices) == 2
+
+
+async def test_what_is_registered_under_another_name_is_called_by_that():
+    model = calling("loud", text="a")
+    events, _ = await talk(model, extensions=[lambda api: api.tool(SHOUT, name="loud")])
+    assert result_in(events).text == "A"
+    assert "loud" in [tool.name for tool in model.requests[0].tools]
 
 
 # --- commands -----------------------------------------------------------------------------------------
@@ -432,6 +601,7 @@ async def test_a_built_in_command_keeps_its_name(folder):
         shown: list[str] = []
         await agent.typed("/help", shown.append)
         assert "/compact  condense the conversation" in shown[0]
+        assert shown[-1] == f"\nTools: {', '.join(BUILT_IN)}"
         (notice,) = agent.notices
         assert notice.endswith("there is a command /help already, built in; this one is left out")
 

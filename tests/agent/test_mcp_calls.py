@@ -3,7 +3,6 @@
 import asyncio
 import json
 import sys
-import time
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from perdure.agent.mcp import tools
 from perdure.agent.tools import BadArguments, ToolContext
 from perdure.session.entry import Image
 from tests.agent import mcp_servers
-from tests.agent.mcp_running import hurry, running
+from tests.agent.mcp_running import HANGS, hurry, running, until
 from tests.agent.mcp_servers import DOT, raw
 
 pytestmark = pytest.mark.anyio
@@ -160,31 +159,23 @@ async def test_progress_is_shown(shared, monkeypatch):
     assert seen == ["1/3 step 1", "2/3 step 2", "3/3 step 3"]
 
 
-async def test_progress_without_end_is_thinned_out(shared):
+async def test_progress_without_end_is_thinned_out(shared, monkeypatch):
+    monkeypatch.setattr(tools, "_BETWEEN_UPDATES", HANGS)
     update = (
         '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":$ID,"progress":%d}}'
     )
     seen: list[str] = []
     context = ToolContext("/", update=lambda result: seen.append(result.text))
-    lines = [update % number for number in range(300)] + result(TEXT)
+    lines = [update % number for number in range(100)] + result(TEXT)
     done: Any = shared.tools["a_get"].run({"lines": lines}, context)
     assert (await done).text == "hello"
-    assert seen[0] == "0"
-    assert len(seen) < 20
+    assert seen == ["0"]
 
 
-async def test_a_cancelled_call_is_cancelled_at_the_server(shared):
+@pytest.mark.parametrize("server", ["a", "sdk"])
+async def test_a_cancelled_call_is_cancelled_at_the_server(server, shared):
     """Which serves others meanwhile, and afterwards."""
-    for server, asked in (("a", "a_cancelled"), ("sdk", "sdk_who_ended")):
-        call = asyncio.ensure_future(shared.call(f"{server}_wait"))
-        await asyncio.sleep(0.05)
-        before = json.loads((await shared.call(asked)).text or "[]") if server == "a" else []
-        call.cancel()
-        await asyncio.wait([call])
-        assert call.cancelled()
-        await asyncio.sleep(0.05)
-        ended = (await shared.call(asked)).text
-        assert len(json.loads(ended)) == len(before) + 1 if server == "a" else "wait" in ended
+    await shared.check_cancelling(server)
 
 
 async def test_a_call_that_takes_too_long_is_an_error_and_ended(tmp_path):
@@ -194,15 +185,29 @@ async def test_a_call_that_takes_too_long_is_an_error_and_ended(tmp_path):
             True,
             "wait gave no answer within 0.1 seconds, and was told to end",
         )
-        assert len(json.loads((await found.call("a_cancelled")).text)) == 1
+
+        async def was_told() -> bool:
+            return await found.waits("a") == (1, 1)
+
+        await until(was_told)
 
 
 async def test_a_server_that_does_not_read_holds_up_nobody(tmp_path, monkeypatch):
     """Also when more is to be said to it than a pipe takes, and when calls are cancelled."""
     hurry(monkeypatch)
-    async with running(tmp_path, a=raw("server", toolTimeoutSec=0.1)) as found:
-        began = time.monotonic()
+    async with running(tmp_path, a=raw("server", toolTimeoutSec=0.1)) as found, asyncio.timeout(HANGS):
         assert (await found.call("a_sleep")).is_error
         for _ in range(3):
             assert "no answer within 0.1 seconds" in (await found.call("a_echo", x="x" * 2**20)).text
-        assert time.monotonic() - began < 2
+
+
+async def test_a_failure_is_told_without_the_servers_secrets(tmp_path):
+    """Whichever way it is told. What a tool answers is the model's, as it is."""
+    key = "k9-0123456789"
+    settings = raw("answers", "${MY_VALUE}", env={"PLAIN": "${MY_VALUE}"})
+    async with running(tmp_path, {"MY_VALUE": key}, a=settings) as found:
+        text = {"type": "text", "text": f"not with {key}"}
+        error = FAILURES["JSON-RPC error"][0][0].replace('"no"', f'"not with {key}"')
+        assert (await found.call("a_get", lines=[error])).text == "get failed: not with …"
+        assert (await found.call("a_get", lines=result(text, isError=True))).text == "not with …"
+        assert (await found.call("a_get", lines=result(text))).text == f"not with {key}"

@@ -6,19 +6,18 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
-from perdure.agent.mcp import server, tools
+from perdure.agent.mcp import http, server, tools
 from perdure.agent.mcp.program import LONGEST_MESSAGE
 from perdure.agent.tools import ToolContext
 from perdure.session.entry import Image
 from tests.agent import mcp_servers
-from tests.agent.mcp_running import running
+from tests.agent.mcp_running import HANGS, running, until
 from tests.agent.mcp_servers import DOT, OBJECT
 
 pytestmark = pytest.mark.anyio
@@ -77,16 +76,7 @@ async def test_it_tells_of_its_progress(shared, monkeypatch):
 
 
 async def test_a_cancelled_call_is_cancelled_there(shared):
-    call = asyncio.ensure_future(shared.call("sdk_wait"))
-    await asyncio.sleep(0.1)
-    call.cancel()
-    await asyncio.wait([call])
-    assert call.cancelled()
-    for _ in range(50):
-        if "wait" in (ended := (await shared.call("sdk_who_ended")).text):
-            break
-        await asyncio.sleep(0.02)
-    assert "wait" in ended
+    await shared.check_cancelling("sdk")
 
 
 # --- and others -----------------------------------------------------------------------------------------
@@ -143,6 +133,9 @@ class Site:
             send(handler, 200, {"jsonrpc": "2.0", "id": message["id"], "error": error})
         else:
             send(handler, 202 if method != "GET" else 405, b"")
+
+    def times(self, method: str) -> int:
+        return [seen[0] for seen in self.seen].count(method)
 
     def close(self) -> None:
         self.server.shutdown()
@@ -242,7 +235,7 @@ async def test_a_failure_concerns_one_call(kind, site, tmp_path):
     async with running(tmp_path, a={"url": site.url}) as found:
         site.answers["tools/call"] = fails
         for _ in range(2):
-            failed = await asyncio.wait_for(found.call("a_get"), 10)
+            failed = await asyncio.wait_for(found.call("a_get"), HANGS)
             assert failed.is_error
             assert why in failed.text
         del site.answers["tools/call"]
@@ -263,12 +256,30 @@ async def test_a_server_that_cannot_be_talked_to_is_one_notice(kind, site, tmp_p
         assert found.state("a").address == site.url
 
 
+class Hanging:
+    """Answers when it is let go of, or much too late."""
+
+    def __init__(self) -> None:
+        self._let_go = threading.Event()
+        self.has_answered = False
+
+    def __call__(self, handler: Any, message: Json) -> None:
+        self.has_answered |= not self._let_go.wait(HANGS)
+        handler.close_connection = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._let_go.set()
+
+
 async def test_one_that_does_not_answer_is_not_waited_for(site, tmp_path):
-    site.answers = dict.fromkeys(["server/discover", "initialize"], lambda *_: time.sleep(2))
-    began = time.monotonic()
-    async with running(tmp_path, a={"url": site.url, "startupTimeoutSec": 0.2}) as found:
-        assert found.notices == ["MCP server a did not start within 0.2 s"]
-    assert time.monotonic() - began < 1.9
+    with Hanging() as hanging:
+        site.answers = dict.fromkeys(["server/discover", "initialize"], hanging)
+        async with running(tmp_path, a={"url": site.url, "startupTimeoutSec": 0.2}) as found:
+            assert found.notices == ["MCP server a did not start within 0.2 s"]
+        assert not hanging.has_answered
 
 
 async def test_a_redirect_elsewhere_is_not_followed(site, tmp_path):
@@ -298,6 +309,22 @@ async def test_a_redirect_to_another_page_is_followed(site, tmp_path):
         assert (await found.call("a_get")).text == "hello"
 
 
+async def test_what_a_server_says_when_it_refuses_is_told_without_its_secrets(site, tmp_path):
+    """Also those that are a part of its address."""
+    key = "k9-0123456789"
+
+    def refusing(handler: Any, message: Json) -> None:
+        error = {"code": -1, "message": f"{key} is unknown at {handler.path}"}
+        send(handler, 403, {"jsonrpc": "2.0", "id": message["id"], "error": error})
+
+    async with running(tmp_path, {"MY_VALUE": key}, a={"url": site.url + "/${MY_VALUE}"}) as found:
+        site.answers["tools/call"] = refusing
+        assert (await found.call("a_get")).text == "get failed: … is unknown at /mcp/…"
+        (server,) = found.servers._servers
+        server._miss(f"nobody is at {site.url}/{key}")
+        assert found.notices == [f"MCP server a gave no answer: nobody is at {site.url}/…"]
+
+
 async def test_a_server_that_is_gone_is_one_notice_and_may_come_back(tmp_path):
     site = Site()
     async with running(tmp_path, a={"url": site.url}) as found:
@@ -319,23 +346,25 @@ def with_session(handler: Any, message: Json) -> None:
 
 
 async def test_leaving_does_not_wait_for_a_server_that_hangs(site, tmp_path, monkeypatch):
-    monkeypatch.setattr(server, "_FAREWELL", 0.2)
-    site.answers = {"initialize": with_session, "DELETE": lambda *_: time.sleep(2)}
-    async with running(tmp_path, a={"url": site.url}) as found:
-        assert found.notices == []
-        began = time.monotonic()
-    assert 0.1 < time.monotonic() - began < 1.5
-    assert [each[0] for each in site.seen].count("DELETE") == 1
+    monkeypatch.setattr(server, "_FAREWELL", 0.5)
+    with Hanging() as hanging:
+        site.answers = {"initialize": with_session, "DELETE": hanging}
+        async with running(tmp_path, a={"url": site.url}) as found:
+            assert found.notices == []
+        assert not hanging.has_answered
+    assert site.times("DELETE") == 1
 
 
-async def test_a_server_that_wants_to_be_called_again_at_once_is_not(site, tmp_path):
-    """Its own stream, which it ends each time: one call a second is enough."""
+async def test_a_server_that_wants_to_be_called_again_at_once_is_not(site, tmp_path, monkeypatch):
+    """Its own stream, which it ends each time: one call in a while is enough."""
 
     def stream(handler: Any, message: Json) -> None:
         send(handler, 200, b"retry: 0\nid: 1\ndata:\n\n", content_type="text/event-stream")
 
+    monkeypatch.setattr(http, "_BETWEEN_STREAMS", HANGS)
     site.answers["GET"] = stream
     site.answers["initialize"] = with_session
     async with running(tmp_path, a={"url": site.url}):
-        await asyncio.sleep(0.3)
-    assert [each[0] for each in site.seen].count("GET") == 1
+        await until(lambda: site.times("GET"))
+        await asyncio.sleep(0.1)
+    assert site.times("GET") == 1

@@ -8,7 +8,7 @@ import pytest
 from perdure.agent.mcp import tools
 from perdure.agent.tools import ToolContext
 from perdure.session.entry import Image
-from tests.agent.mcp_running import running
+from tests.agent.mcp_running import running, until
 from tests.interop.original_pi import PEERS
 from tests.needs import needs
 
@@ -91,8 +91,8 @@ async def test_a_long_operation_tells_of_its_progress_and_can_be_ended(shared, m
     done = asyncio.ensure_future(tool.run({"duration": 0.3, "steps": 3}, context))
     assert "completed" in (await done).text
     assert seen == ["1/3", "2/3", "3/3"]
-    call = asyncio.ensure_future(tool.run({"duration": 0.5, "steps": 1}, context))
-    await asyncio.sleep(0.05)
+    call = asyncio.ensure_future(tool.run({"duration": 60, "steps": 600}, context))
+    await until(lambda: "1/600" in seen)
     call.cancel()
     await asyncio.wait([call])
     assert call.cancelled()

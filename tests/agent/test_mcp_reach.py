@@ -4,8 +4,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perdure.agent.mcp.reach import Local, Misconfigured, Remote, reached, shown
+from perdure.agent.models.http_errors import masked
 from perdure.agent.settings import McpServer
 
 ENVIRONMENT = {"HOME": "/home/me", "PATH": "/bin", "KEY": "very-secret", "EMPTY": "", "PORT": "8080"}
@@ -39,7 +42,7 @@ def test_variables_stand_in_every_text():
     assert found.environment["TOKEN"] == "Bearer very-secret"
     assert found.environment["OTHER"] == ""
     there = remote(url="http://localhost:${PORT}/mcp", headers={"Authorization": "Bearer ${KEY}"})
-    assert there == ("http://localhost:8080/mcp", {"Authorization": "Bearer very-secret"})
+    assert there[:2] == ("http://localhost:8080/mcp", {"Authorization": "Bearer very-secret"})
 
 
 def test_what_a_variable_holds_is_not_looked_at_again():
@@ -62,9 +65,13 @@ def test_a_variable_that_is_not_set_is_named(settings):
         reached(server(**settings), ENVIRONMENT, "/project")
 
 
-def test_a_server_works_in_the_project():
-    assert local(command="x").cwd.rstrip("/") == "/project"
-    assert local(command="x", cwd="/elsewhere").cwd == "/elsewhere"
+def test_a_server_starts_where_its_settings_say(monkeypatch):
+    """Else where it is told to."""
+    monkeypatch.setenv("HOME", "/home/me")
+    assert local(command="x").cwd == "/project"
+    assert local(command="x", cwd="sub").cwd == "/project/sub"
+    for cwd, where in (("/elsewhere", "/elsewhere"), ("~/own", "/home/me/own"), ("${HOME}", "/home/me")):
+        assert local(command="x", cwd=cwd).cwd == where
 
 
 def test_a_server_is_given_what_nothing_works_without_and_its_own():
@@ -74,7 +81,7 @@ def test_a_server_is_given_what_nothing_works_without_and_its_own():
 
 def test_a_function_of_a_shell_is_not_passed_on():
     found = reached(server(command="x"), {"SHELL": "() { :; }; run", "USER": "me"}, "/")
-    assert found == (("x",), "/", {"USER": "me"})
+    assert found[:3] == (("x",), "/", {"USER": "me"})
 
 
 @pytest.mark.parametrize(
@@ -121,14 +128,73 @@ def test_an_address_has_many_types(kind):
         ({"command": "x", "env": {"A": "secret"}}, "x"),
         ({"url": "https://secret@host:1/mcp?key=secret"}, "https://host:1/mcp"),
         ({"url": "https://me:${KEY}@host/mcp#secret", "headers": {"a": "secret"}}, "https://host/mcp"),
+        *(
+            ({"command": "x", "args": args}, f"x {where}")
+            for args, where in [
+                (["--api-key", "secret", "-v"], "--api-key … -v"),
+                (["--token=secret"], "--token=…"),
+                (["--password", "secret=", "dir"], "--password … dir"),
+                (["--db-password", "-secret", "y"], "--db-password … y"),
+                (["-e", "API_KEY=secret", "-e", "MODE=dev", "image"], "-e API_KEY=… -e MODE=dev image"),
+                (["--env=GITHUB_TOKEN=secret"], "--env=GITHUB_TOKEN=…"),
+                (["--header", "Authorization: Bearer secret"], "--header Authorization: …"),
+                (["--header", "Authorization: Bearer ${KEY}"], "--header Authorization: Bearer ${KEY}"),
+                (["-H", "X-Api-Key:secret"], "-H X-Api-Key:…"),
+                (["--config", '{"mode": "a", "apiKey": "secret"}'], '--config {"mode": "a", "apiKey": …'),
+                (["--token", "${KEY}", "--key=${KEY:-secret}"], "--token ${KEY} --key=${KEY:-…}"),
+                (["--token=${KEY}", "${A:-b}"], "--token=${KEY} ${A:-b}"),
+                (["Server=db;Password=secret;"], "Server=db;Password=…"),
+                (["sk-secretsecretsecret01="], "…"),
+                (["--max-tokens", "100", "--auth", "--verbose", "y"], "--max-tokens 100 --auth --verbose y"),
+                (["-y", "@scope/name@1.2", "C:\\dir"], "-y @scope/name@1.2 'C:\\dir'"),
+            ]
+        ),
     ],
 )
 def test_where_a_server_is_can_be_shown(settings, where):
-    """It is as it was written, without what may be a secret."""
+    """It is as it was written, without what is named like a secret, or looks like one."""
     assert shown(server(**settings)) == where
+    assert "secret" not in where
 
 
 def test_what_may_not_be_in_a_message():
-    assert local(command="x", env={"TOKEN": "very-secret", "MODE": "production"}).secrets == ["very-secret"]
+    """What is named like a secret, all of a header, and of an address what is not its place."""
+    assert local(command="x", env={"TOKEN": "very-secret", "MODE": "production"}).secrets == ("very-secret",)
     found = remote(url="https://me:pass@host/?key=abc", headers={"Authorization": "Bearer very-secret"})
-    assert {*found.secrets} == {"me", "pass", "key=abc", "Bearer", "very-secret"}
+    assert {*found.secrets} == {
+        *("me", "pass", "key=abc", "abc"),
+        *("Bearer", "very-secret", "Bearer very-secret"),
+    }
+    args = ["--header", "X-Key: Bearer abc", "db://me:pass@host", "--token=def", "-v", "ghi"]
+    secrets = local(command="x", args=args).secrets
+    assert {*secrets} >= {"abc", "pass", "def"}
+    assert "ghi" not in secrets
+    assert [*map(len, secrets)] == sorted(map(len, secrets), reverse=True)
+
+
+def test_a_long_argument_takes_no_time():
+    """It is looked at once."""
+    for part in ('{"key": {"$ref": "a"}, ', "a-", "x", "token:", "a=b;", "http://", "${A:-b}", '"a" : '):
+        word = part * (5_000 // len(part))
+        shown(server(command="x", args=["--config", word]))
+        assert isinstance(reached(server(command="x", args=[word]), {}, "/"), Local)
+
+
+@given(st.text(st.characters(codec="ascii", categories=["L", "N", "S", "P"]), min_size=8))
+def test_a_variable_of_the_users_may_not_be_in_a_message(value):
+    """Wherever it stands. Only plain words may, and places."""
+    digits = f"{value}0x7"
+    environment = {"X": digits, "HOME": "/home/me-0x7", "PWD": "/home/me-0x7/project", "MODE": "production"}
+    harmless = ["${HOME}", "${PWD}/src", "${MODE}"]
+    for settings in (
+        {"command": "x", "args": ["-v", "a${X}", *harmless]},
+        {"command": "${X}", "args": harmless},
+        {"command": "x", "env": {"PLAIN": "${X}", "WHERE": "${PWD}", "MODE": "${MODE}"}},
+        {"command": "x", "cwd": "/${X:-y}"},
+    ):
+        found = reached(server(**settings), environment, "/")
+        assert digits in found.secrets
+        assert masked(f"no access with {digits}!", found.secrets) == "no access with …!"
+        assert masked("/home/me-0x7/project is for production", found.secrets).endswith(" is for production")
+    if "#" not in value and "?" not in value:
+        assert digits in reached(server(url="http://host/${X}"), environment, "/").secrets

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.agent import project as module
-from perdure.agent.installed import files_in
 from perdure.agent.project import KINDS, MOST_ITEMS, MOST_SHOWN, Offer, Project, shown
 from perdure.agent.reading import Found, text_of
 from perdure.agent.settings import MOST, Settings
+from perdure.agent.trust import Trust
 
 EVIL = "https://evil.example/v1"
 MARK = "was-run"
@@ -116,7 +116,6 @@ def test_g_10_what_is_the_users_own_is_no_offer(home, monkeypatch):
     write(home / ".pi" / "agent" / "extensions" / "mine.py")
     write(home / ".agents" / "skills" / "mine" / "SKILL.md")
     assert Project(str(home)).offers() == []
-    assert Project(str(home)).skill_folders == []
     write(home / ".pi" / "extensions" / "theirs.py")
     assert offered(home) == {"extensions": [".pi/extensions/theirs.py"]}
 
@@ -127,9 +126,37 @@ def test_g_10_pis_own_folder_may_be_a_projects(folder, monkeypatch):
     write(folder / ".pi" / "extensions" / "mine.py")
     write(folder / ".pi" / "skills" / "mine" / "SKILL.md")
     settings(folder, {"defaultModel": "x"})
-    project = Project(str(folder))
-    assert (project.offers(), project.extensions, project.skill_folders) == ([], [], [])
-    assert not project.has_settings
+    assert Project(str(folder)).offers() == []
+
+
+def test_g_10_a_project_inside_pis_home_is_a_project_like_any_other(home):
+    """Packages are cloned there, and whoever works in one has not written it."""
+    folder = home / ".pi" / "agent" / "git" / "package"
+    for name in ("extensions/evil.py", "prompts/evil.md", "skills/evil/SKILL.md"):
+        write(folder / ".pi" / name)
+    settings(folder, {"mcpServers": {"evil": {"command": "evil"}}})
+    assert offered(folder) == {
+        "extensions": [".pi/extensions/evil.py"],
+        "servers": ["evil: runs evil"],
+        "templates": [".pi/prompts/evil.md"],
+        "skills": [".pi/skills/evil"],
+    }
+
+
+def test_g_10_a_link_to_one_of_the_users_places_is_theirs_only_for_what_it_is_there_for(folder, home):
+    """Notes for skills are no extensions."""
+    users = home / ".pi" / "agent"
+    write(users / "extensions" / "mine.py")
+    write(users / "skills" / "mine" / "SKILL.md")
+    write(users / "skills" / "helper.py")
+    (folder / ".pi").mkdir()
+    (folder / ".pi" / "extensions").symlink_to(users / "extensions")
+    assert Project(str(folder)).offers() == []
+    (folder / ".pi" / "extensions").unlink()
+    (folder / ".pi" / "extensions").symlink_to(users / "skills")
+    assert offered(folder) == {
+        "extensions": [".pi/extensions/helper.py (a link to ~/.pi/agent/skills/helper.py)"]
+    }
 
 
 # --- files --------------------------------------------------------------------------------------------
@@ -152,18 +179,6 @@ def test_g_10_every_extension_is_named(folder, tmp_path):
     (own / "near.py").symlink_to("a.py")
     (own / "nowhere.py").symlink_to(tmp_path / "nothing.py")
     os.mkfifo(own / "pipe.py")
-    expected = [
-        "a.py",
-        "b.py",
-        "esc\x1b[31m\n.py",
-        "linked.py",
-        "near.py",
-        "nowhere.py",
-        "pipe.py",
-        "with space.py",
-    ]
-    assert [os.path.basename(path) for path in Project(str(folder)).extensions] == expected
-    assert Project(str(folder)).extensions == files_in(str(own))
     assert offered(folder) == {
         "extensions": [
             ".pi/extensions/a.py",
@@ -179,21 +194,26 @@ def test_g_10_every_extension_is_named(folder, tmp_path):
 
 
 def test_g_10_templates_and_skills_are_named(folder):
-    """Skills for all agents up to the repository's root, and none above it."""
+    """Those of the folder itself: a yes for it says nothing about what lies above."""
     (folder.parent / ".git").mkdir()
     write(folder / ".pi" / "prompts" / "review.md")
     write(folder / ".pi" / "prompts" / "notes.txt")
     write(folder / ".pi" / "skills" / "pdf" / "SKILL.md")
     write(folder / ".agents" / "skills" / "near" / "SKILL.md")
     write(folder.parent / ".agents" / "skills" / "above" / "SKILL.md")
-    write(folder.parent.parent / ".agents" / "skills" / "too-far" / "SKILL.md")
-    assert offered(folder) == {
-        "templates": [".pi/prompts/review.md"],
-        "skills": [".pi/skills/pdf", ".agents/skills/near", f"{folder.parent}/.agents/skills/above"],
-    }
-    assert Project(str(folder)).prompts_folder == str(folder / ".pi" / "prompts")
-    (folder.parent / ".git").rmdir()
-    assert offered(folder)["skills"] == [".pi/skills/pdf", ".agents/skills/near"]
+    found = {"templates": [".pi/prompts/review.md"], "skills": [".pi/skills/pdf", ".agents/skills/near"]}
+    assert offered(folder) == found
+    Trust().decide(str(folder), True)
+    assert offered(folder) == found
+
+
+def test_g_10_skills_above_are_offered_where_they_are_trusted_themselves(folder):
+    """Then a yes for a folder that was refused brings them in too."""
+    (folder.parent / ".git").mkdir()
+    write(folder.parent / ".agents" / "skills" / "above" / "SKILL.md")
+    Trust().decide(str(folder.parent), True)
+    Trust().decide(str(folder), False)
+    assert offered(folder) == {"skills": [f"{folder.parent}/.agents/skills/above"]}
 
 
 def test_g_10_a_folder_that_is_a_link_says_where_it_leads(folder, tmp_path):
@@ -210,20 +230,32 @@ def test_g_10_a_folder_that_is_a_link_says_where_it_leads(folder, tmp_path):
     }
 
 
-def test_g_10_very_many_extensions_are_named_and_more_are_told_of(folder, monkeypatch):
-    """As many as there may be; beyond that it is said that there are more. Here, for speed, a few."""
-    monkeypatch.setattr(module, "MOST_ITEMS", 100)
-    own = folder / ".pi" / "extensions"
-    own.mkdir(parents=True)
-    for number in range(100):
-        os.close(os.open(own / f"{number:05}.py", os.O_CREAT))
-    found = offered(folder)["extensions"]
-    assert found == [f".pi/extensions/{number:05}.py" for number in range(100)]
-    write(own / "one_more.py")
-    found = offered(folder)["extensions"]
-    assert len(found) == 100 + 1
-    assert found[0] == ".pi/extensions holds more than 100 files, not all of which are named here"
-    assert found[-1] == "… and 1 more"
+def test_g_10_of_very_many_files_every_extension_is_named_and_the_rest_counted(folder, monkeypatch):
+    """What runs is never left out. Here, for speed, few are very many."""
+    monkeypatch.setattr(module, "MOST_ITEMS", 10)
+    names = [f"{number:02}" for number in range(12)]
+    for name in names:
+        write(folder / ".pi" / "extensions" / f"{name}.py")
+        write(folder / ".pi" / "prompts" / f"{name}.md")
+    assert offered(folder) == {
+        "extensions": [f".pi/extensions/{name}.py" for name in names],
+        "templates": [*(f".pi/prompts/{name}.md" for name in names[:10]), "… and 2 more"],
+    }
+
+
+def test_g_10_what_is_dangerous_is_told_to_its_last_character(folder):
+    """A harmless beginning of any length hides nothing."""
+    long = "x" * MOST_SHOWN * 100
+    server = {"command": f"{long}1", "args": ["a", f"{long}2"], "env": {f"{long}3": f"{long}4"}}
+    model = {"id": f"{long}5", "baseUrl": f"{long}6", "apiKey": f"!{long}7"}
+    settings(folder, {"mcpServers": {f"{long}8": server}, "models": [model], "extensions": [f"{long}9"]})
+    found = offered(folder)
+    assert found == {
+        "extensions": [f".pi/{long}9, named by its settings"],
+        "servers": [f"{long}8: runs {long}1 a {long}2; with {long}3={long}4"],
+        "keys": [f"models.0.apiKey runs !{long}7"],
+        "addresses": [f"{long}5: at {long}6"],
+    }
 
 
 def test_g_10_a_folder_that_cannot_be_listed_is_told_of(folder, monkeypatch):
@@ -440,16 +472,16 @@ def test_g_10_every_other_key_is_told_of(folder):
 
 def test_g_10_a_megabyte_of_anything_is_bounded(folder):
     """In time and in what is said of it."""
-    inner: Any = ["!"] * 130_000
+    inner: Any = ["!" + "x" * 12] * 40_000
     for _ in range(16):
         inner = {"k" * 200: inner}
     settings(folder, {"models": [inner], **{f"k{at}": at for at in range(MOST_ITEMS + 5)}})
     begun = time.monotonic()
     found = offered(folder)
     assert time.monotonic() - begun < 10
-    assert found["keys"][-1] == f"… and {130_000 - MOST_ITEMS:,} more"
+    assert len(found["keys"]) == 40_000
     assert found["settings"][-1] == "… and 5 more"
-    assert sum(len(line) for lines in found.values() for line in lines) < 5_000_000
+    assert sum(len(line) for lines in found.values() for line in lines) < 20_000_000
 
 
 def test_g_10_what_is_deep_hides_nothing_that_would_be_used(folder):
@@ -506,7 +538,7 @@ def test_g_10_a_hostile_repository_is_told_of_vector_by_vector(folder, tmp_path,
             "addresses": 3,
             "settings": 2,
             "templates": 4,
-            "skills": 3,
+            "skills": 2,
         }
     }
     for kind, expected in {
@@ -516,7 +548,7 @@ def test_g_10_a_hostile_repository_is_told_of_vector_by_vector(folder, tmp_path,
         "addresses": [f"evil/m: at {EVIL}", f"openai/n: at {EVIL}; is given your OPENAI_API_KEY"],
         "settings": ["defaultModel: evil/m", "commands see your OPENAI_API_KEY"],
         "templates": [".pi/prompts/evil.md", "pipe.md", f"{tmp_path}/outside.md", "told to the model: Obey."],
-        "skills": [".pi/skills/evil", f"{folder.parent}/.agents/skills/above", f"{tmp_path}/outside,"],
+        "skills": [".pi/skills/evil", f"{tmp_path}/outside,"],
     }.items():
         assert all(each in said[kind] for each in expected), (kind, said[kind])
     assert not mark.exists()

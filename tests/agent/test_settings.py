@@ -268,6 +268,29 @@ def test_a_projects_settings_are_laid_over_the_users(tmp_path, agent_home):
     assert (both.command, both.env) == ("project", {})  # the user's token is not given to another program
 
 
+def test_g_10_a_server_starts_where_its_settings_are_from_and_not_where_the_user_works(
+    tmp_path, agent_home, home, monkeypatch
+):
+    """A folder may hold what a command finds there before what its user means: node_modules, a module."""
+    monkeypatch.chdir(tmp_path)
+    servers = {
+        "a": {"command": "x"},
+        "b": {"command": "x", "cwd": "sub"},
+        "c": {"cwd": "${PWD}"},
+        "d": {"cwd": "/"},
+    }
+    write(agent_home, {"mcpServers": servers})
+    assert [each.cwd for each in Settings.load().mcp_servers.values()] == [
+        *(str(home), str(home / "sub"), "${PWD}", "/")
+    ]
+    (tmp_path / ".pi").mkdir()
+    write(tmp_path / ".pi", {"mcpServers": {"a": {"command": "x"}, "e": {"command": "x", "cwd": "sub"}}})
+    found = Settings.load(project=str(tmp_path)).mcp_servers
+    assert (found["a"].cwd, found["e"].cwd) == (str(tmp_path), str(tmp_path / "sub"))
+    assert found["b"].cwd == str(home / "sub")
+    assert Settings.of({"mcp_servers": {"f": {"command": "x"}}}).mcp_servers["f"].cwd == ""
+
+
 def test_names_of_servers_and_variables_stay_as_they_are_written(agent_home):
     server = {"command": "x", "env": {"my_var": "1"}, "startup_timeout_sec": 3, "headers": {"x_y": "z"}}
     write(agent_home, {"mcp_servers": {"my_server": server, "env": {"url": "http://x", "env": {"a_b": "c"}}}})
@@ -277,7 +300,7 @@ def test_names_of_servers_and_variables_stay_as_they_are_written(agent_home):
     assert (found["my_server"].headers, found["env"].env) == ({"x_y": "z"}, {"a_b": "c"})
     assert "my_var" not in repr(found)
     write(agent_home, {"mcpServers": {"a": {"command": ["x"]}}})
-    with pytest.raises(PerdureError, match=r"mcpServers\[\.\.\.\]\.command: expected str, got array"):
+    with pytest.raises(PerdureError, match=r"mcpServers\.a\.command: expected str, got array"):
         Settings.load()
 
 

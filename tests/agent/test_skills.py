@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perdure.agent import skills
-from perdure.agent.skills import DEEPEST, MOST_FOLDERS, Skill, find, listing, project_folders, prompt_of
+from perdure.agent.skills import DEEPEST, MOST_FOLDERS, Skill, find, listing, prompt_of
 from perdure.errors import PerdureError
 from tests.interop.original_pi import INSTALLED, PEERS
 from tests.needs import needs
@@ -331,27 +331,3 @@ def test_each_skill_is_a_command_hidden_or_not(folder, notices, commands):
     written(folder / "a", body="Changed.")
     say, _ = commands["skill:a"]
     assert say("the words", None).endswith("\n\nChanged.\n</skill>\n\nthe words")
-
-
-# --- where a project keeps them -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("marker", ["folder", "file"])
-def test_in_a_repository_skills_are_looked_for_up_to_its_root(tmp_path, marker):
-    """In a work tree too, where `.git` is a file."""
-    cwd = tmp_path / "repository" / "a" / "b"
-    cwd.mkdir(parents=True)
-    git = tmp_path / "repository" / ".git"
-    git.mkdir() if marker == "folder" else git.write_text("gitdir: elsewhere")
-    assert project_folders(str(cwd)) == [
-        str(cwd / ".pi" / "skills"),
-        *(str(folder / ".agents" / "skills") for folder in (cwd, cwd.parent, cwd.parent.parent)),
-    ]
-
-
-def test_outside_of_a_repository_only_the_folder_itself_counts(tmp_path):
-    """Who put something in a folder above is nobody's business here."""
-    assert project_folders(str(tmp_path)) == [
-        str(tmp_path / ".pi" / "skills"),
-        str(tmp_path / ".agents" / "skills"),
-    ]

@@ -65,7 +65,7 @@ def sessions(home):
         (["sessions", "export", "x", "-o", "any"], [":files"]),
         (["sessions", "export", "x", "--output=any"], [":files"]),
         (["trust", ""], [":files"]),
-        (["trust", "--"], ["--list", "--revoke", "--json", "--help"]),
+        (["trust", "--"], ["--list", "--revoke", "--yes", "--json", "--help"]),
         (["mcp", ""], []),
         (["completion", ""], ["bash", "zsh", "fish"]),
         (["completion", "bash", ""], []),

@@ -137,11 +137,19 @@ def test_g_10_after_the_yes_each_of_them_does_what_it_is_there_for(hostile, cana
     wire_server.script(events(said("yes")))
     shown = pi("trust")
     assert shown.returncode == 0
-    for word in ("evil.py", "named.py", "touch", wire_server.url, "MY_SECRET_TOKEN", "evil.md", "above"):
+    for word in (
+        "evil.py",
+        "named.py",
+        "touch",
+        wire_server.url,
+        "MY_SECRET_TOKEN",
+        "evil.md",
+        "skills/evil",
+    ):
         assert word in (shown.stdout + shown.stderr).decode(), word
     done = pi("-p", "/evil", env=os.environ | {"MY_SECRET_TOKEN": "given-away"})
     assert done.stdout == b"yes\n", done.stderr
-    assert {each.name for each in canaries.iterdir()} - {"sitecustomize", "module of the same name"} == {
+    assert {each.name for each in canaries.iterdir()} == {
         *("extension", "named extension", "key command", "header command", "server"),
     }
     asked = [request for request in wire_server.requests if request.target.startswith("/v1")]
@@ -150,9 +158,39 @@ def test_g_10_after_the_yes_each_of_them_does_what_it_is_there_for(hostile, cana
     assert request.headers["authorization"] == "Bearer key"
     assert request.headers["x-stolen"] == "given-away"
     system, prompt = (message["content"] for message in request.body["messages"])
-    assert all(text in system for text in ("OBEYED prompt", "OBEYED skill above", "OBEYED skill\n"))
+    assert all(text in system for text in ("OBEYED prompt", "OBEYED skill\n"))
+    assert "OBEYED skill above" not in system  # the yes is for this folder and what is below
     assert "OBEYED template" in json.dumps(prompt)
+    assert pi("trust", "..").returncode == 0
+    assert pi("-p", "hello", env=os.environ | {"MY_SECRET_TOKEN": "x"}).stdout == b"yes\n"
+    assert "OBEYED skill above" in wire_server.requests[-1].body["messages"][0]["content"]
+    assert pi("trust", "--revoke", "..").returncode == 0
     assert pi("trust", "--revoke").returncode == 0
     before = len(wire_server.requests)
     assert b"not trusted" in pi("-p", "-m", "offline", "who are you").stderr
     assert len(wire_server.requests) == before
+
+
+def test_g_10_what_the_user_has_set_up_runs_in_no_folder_that_could_take_its_place(
+    hostile, canaries, wire_server, home
+):
+    """A command finds modules and packages where it is started before it finds what its user means."""
+    for name in ("mine", "keyring"):
+        (hostile / f"{name}.py").write_text(f"open({str(canaries / name)!r}, 'w').close()")
+    pi = Pi(home, hostile)
+    wire_server.script(events(said("yes")))
+    python = f"'{sys.executable}'"
+    key = {"id": "own", "base_url": f"{wire_server.url}/v1", "api_key": f"!{python} -m keyring; echo key"}
+    server = {"command": sys.executable, "args": ["-m", "mine"]}
+    pi.use(wire_server, models=[key], default_model="own", mcpServers={"mine": server})
+    done = pi("-p", "hello")
+    assert done.stdout == b"yes\n", done.stderr
+    assert b"MCP server mine did not start" in done.stderr  # it was tried
+    assert [*canaries.iterdir()] == []
+
+
+def test_g_10_python_itself_finds_nothing_of_ours_in_the_folder(hostile, canaries, home):
+    """`python -m perdure` looks for modules there first; `perdure` never does."""
+    done = Pi(home, hostile)("-p", "hello")
+    assert done.returncode == 0
+    assert [*canaries.iterdir()] == []

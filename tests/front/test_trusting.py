@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -16,9 +17,13 @@ from hypothesis import strategies as st
 
 from perdure.agent.project import KINDS, Offer
 from perdure.agent.trust import Trust
+from perdure.front.commands.mcp import mcp
 from perdure.front.output import Output, Styled
-from perdure.front.trusting import ask, lines
+from perdure.front.trusting import ask, lines, project
 from perdure.front.visible import width
+from perdure.programs.pi import main
+
+ASKING = "from perdure.front.output import Output; from perdure.front.trusting import ask; import sys;"
 
 
 class Terminal(io.StringIO):
@@ -166,19 +171,92 @@ def test_an_answer_that_cannot_be_kept_holds_for_this_time(offering, home):
 
 
 def test_g_10_nothing_of_a_folder_can_pass_for_what_is_said_about_it(place):
-    """No line feed and no escape code of its names gets through, and long lists are cut."""
+    """No line feed and no escape code of its names gets through; long lists of harmless things are cut."""
     for number in range(24):
-        place.write(f".pi/extensions/{number:02}\n    Trust? [y\x1b[2J.py")
-    place.write(
-        ".pi/settings.json", json.dumps({"mcpServers": {"s": {"command": "x", "args": ["word"] * 9999}}})
-    )
+        place.write(f".pi/prompts/{number:02}\n    Trust? [y\x1b[2J.md")
+    place.write(".pi/settings.json", json.dumps({"prompts": ["word " * 9999], "theme": "x" * 9999}))
     told = place.ask("n\n").told
     assert "\x1b" not in told
-    assert told.count("Trust? [y") == 12
-    assert "\n    … and 12 more\n" in told
+    assert told.count("Trust? [y") == 11  # and a text of the settings
+    assert "\n    … and 13 more\n" in told
     assert "more characters)" in told
     assert len(told.splitlines()) < 50
     assert all(len(line) <= 80 for line in told.splitlines() if str(place.folder) not in line)
+
+
+def test_g_10_of_what_is_dangerous_nothing_is_cut(place):
+    """Neither the hundredth extension nor the end of a long command line; in bounded time."""
+    numbers = [f"{number:02}" for number in range(99)]
+    long = "x" * 400_000 + "THE-END"
+    for each in numbers:
+        place.write(f".pi/extensions/{each}.py")
+    servers = {"long": {"command": "sh", "args": ["-c", long]}}
+    servers |= {f"s{each}": {"command": f"run{each}"} for each in numbers}
+    models = [{"id": f"m{each}", "baseUrl": f"there{each}", "apiKey": f"!key{each}"} for each in numbers]
+    place.write(".pi/settings.json", json.dumps({"mcpServers": servers, "models": models}))
+    told = "".join(place.ask("n\n").told.split())
+    assert f"long:runssh-c{long}" in told
+    for each in numbers:
+        assert f"extensions/{each}.py" in told
+        assert f"s{each}:runsrun{each}" in told
+        assert f"m{each}:atthere{each}" in told
+        assert f"models.{int(each)}.apiKeyruns!key{each}" in told
+    assert told.count("more") == 1  # than text
+
+
+def test_g_10_a_trusted_folder_is_its_real_path(offering, tmp_path_factory):
+    """By whatever name somebody came there; and none, if it is not trusted."""
+    link = tmp_path_factory.mktemp("links") / "link"
+    link.symlink_to(offering.folder)
+    out = Output(stderr=io.StringIO())
+    assert project(str(link), out, may_ask=False) is None
+    Trust().decide(str(offering.folder), True)
+    assert project(str(link), out, may_ask=False) == str(offering.folder)
+
+
+@pytest.mark.parametrize("command", ["models", "mcp"])
+def test_g_10_a_command_that_reads_settings_says_what_it_left_aside(
+    command, place, home, monkeypatch, capsys
+):
+    """In one line, as an agent does; nothing where the folder only holds text, and nothing when it is
+    decided. What is wrong with the decisions is told where it matters."""
+    monkeypatch.chdir(place.folder)
+    monkeypatch.setattr(sys, "argv", ["pi"])
+
+    def told() -> list[str]:
+        assert main([command]) == 0
+        return [line for line in capsys.readouterr().err.splitlines() if "trust" in line]
+
+    decisions = home / ".pi" / "agent" / "trust.json"
+    decisions.parent.mkdir(parents=True)
+    decisions.write_text("{")
+    assert told() == []
+    place.write(".pi/settings.json", '{"theme": "dark"}')
+    (line,) = told()
+    assert line.startswith("~/.pi/agent/trust.json is damaged, line 1: it is no JSON; until")
+    decisions.unlink()
+    (line,) = told()
+    assert line.startswith(".pi is not read: this folder is not trusted (settings)")
+    Trust().decide(str(place.folder), False)
+    assert told() == []
+
+
+@pytest.mark.parametrize(("answer", "listed"), [("n\n", ""), ("y\n", "evil  disabled")])
+def test_g_10_mcp_asks_before_it_uses_what_a_folder_brings(answer, listed, place, monkeypatch):
+    """At a terminal."""
+    place.write(".pi/settings.json", '{"mcpServers": {"evil": {"command": "evil", "disabled": true}}}')
+    monkeypatch.chdir(place.folder)
+    told, answered = Terminal(), io.StringIO()
+    assert mcp(SimpleNamespace(name=[]), Output(stdout=answered, stderr=told, stdin=Terminal(answer))) == 0
+    assert "evil: runs evil; is disabled now\n" in told.getvalue()
+    assert listed in answered.getvalue()
+    assert bool(listed) == bool(answered.getvalue())
+
+
+def test_a_folder_that_only_holds_text_loads_nothing_that_tells_of_others(tmp_path):
+    """So that a listing of models is as quick as without any of this."""
+    code = f"{ASKING} ask('.', Output(), may_ask=True); sys.exit('perdure.agent.project' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path).returncode == 0
 
 
 def plain(line: tuple[str | Styled, ...]) -> str:
@@ -205,9 +283,6 @@ def test_what_is_offered_is_folded_and_none_of_it_lost(offered, columns):
     whole = [*map(plain, lines(offers))]
     assert len(whole) == sum(1 + len(offer.items) for offer in offers)
     assert "".join("".join(shown).split()) == "".join("".join(whole).split())
-
-
-ASKING = "from perdure.front.output import Output; from perdure.front.trusting import ask; import sys;"
 
 
 @pytest.mark.parametrize(("typed", "decision"), [(b"y\n", True), (b"\x04", None)])

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from perdure.session.entry import Compaction
-from tests.agent.models.wire_server import events, wire_server
-from tests.front.one_prompt import called, pi, said
+from tests.agent.models.wire_server import HANG, events, wire_server
+from tests.front.one_prompt import called, pi, said, until
 
 __all__ = ["pi", "wire_server"]
 
@@ -134,6 +134,44 @@ def test_name_and_compact_work_on_a_session_that_is_there(extended, wire_server)
     assert done.stdout.startswith(b"Condensed: it was about"), done.stderr
     with extended.sessions.open_session(session.id) as opened:
         assert any(isinstance(entry.body, Compaction) for entry in opened.entries)
+
+
+def test_a_model_that_a_broken_extension_would_have_brought_is_explained(extended, home):
+    (home / ".pi" / "agent" / "extensions" / "parrot.py").write_text(
+        "def register(api):\n    api.provider('parrot', models=[{'id': 'grey'}], conect=1)\n"
+    )
+    done = extended("-p", "-m", "parrot/grey", "hi")
+    assert done.returncode == 1
+    assert b"parrot.py:2: TypeError" in done.stderr
+    assert b"Unknown model 'parrot/grey'" in done.stderr
+
+
+def test_a_name_is_given_beside_a_command_or_when_there_is_something_to_call_so(extended):
+    assert b"will be called 'foo' when something is said in it" in extended("-p", "/name foo").stdout
+    assert extended.sessions.list_sessions() == []
+    assert extended("-p", "hello").returncode == 0
+    assert extended("-p", "-c", "-n", "beside", "/clock").stdout == b"it is late\n"
+    assert [each.title for each in extended.sessions.list_sessions()] == ["beside"]
+
+
+def test_a_command_that_a_signal_ends_says_so(extended, wire_server):
+    """Condensing is work for the model, which may take its time."""
+    for text in ("hello " * 3000, "more " * 3000):
+        assert extended("-p", "-c" if extended.sessions.list_sessions() else "-p", text).returncode == 0
+    asked = len(wire_server.requests)
+    wire_server.script(events(HANG))
+    with extended.started("-p", "-c", "/compact") as process:
+        until(lambda: len(wire_server.requests) > asked)
+        process.terminate()
+        shown, _ = process.communicate(timeout=30)
+    assert (process.returncode, shown) == (143, b"Not condensed: it was stopped.\n")
+
+
+def test_a_template_that_comes_out_empty_is_not_sent(extended, home, wire_server):
+    (home / ".pi" / "agent" / "prompts" / "echo.md").write_text("$1\n")
+    done = extended("-p", "/echo")
+    assert (done.returncode, wire_server.requests) == (2, [])
+    assert b"/echo makes an empty prompt of that" in done.stderr
 
 
 def test_a_broken_extension_is_one_line_and_the_answer_comes(extended, home):

@@ -1,7 +1,7 @@
 """Notes of a project that outlive the conversation: the model takes them, `/notes` shows them.
 
-Every part of the door is used once: a tool, a prompt, a command, what stands before and behind tools, and a
-listener.
+All of the door but a provider is used once: a tool, a prompt, a command, what stands before and behind tools,
+and a listener.
 """
 
 import os
@@ -55,8 +55,9 @@ def register(api) -> None:
         return result
 
     def say_what_was_noted(event) -> None:
-        taken = [message for message in event.messages if getattr(message, "tool_name", "") == "remember"]
+        results = [each for each in event.messages if getattr(each, "tool_name", "") == "remember"]
+        taken = sum(not each.is_error for each in results)
         if taken:
-            print(f"{len(taken)} more in {FILE}", file=sys.stderr)  # stdout is for the answer
+            print(f"{taken} more in {FILE}", file=sys.stderr)  # stdout is for the answer
 
     api.on("agent_end", say_what_was_noted)

@@ -16,6 +16,7 @@ from functools import partial
 from msgspec import Struct, structs
 
 from perdure.agent import compaction, loop
+from perdure.agent.aside import settled
 from perdure.agent.compaction import CompactionStrategy
 from perdure.agent.events import (
     AgentEnd,
@@ -32,6 +33,7 @@ from perdure.agent.events import (
     TurnEnd,
     TurnStart,
 )
+from perdure.agent.hooks import Event
 from perdure.agent.loop import Bench
 from perdure.agent.memory import Memory
 from perdure.agent.models import LanguageModel, Model, Request
@@ -91,6 +93,7 @@ class Agent:
         self._bench = bench
         self._system = system
         self._equip = equip
+        self._equipping: asyncio.Future[tuple[str, Bench]] | None = None
         self._strategy = strategy
         self._summariser = summariser
         self._retry = retry
@@ -108,7 +111,6 @@ class Agent:
         self._queue_changed = False
 
     def _beside(self) -> int:
-        """Tokens that are sent beside the messages."""
         return of_text(self._system) + of_text(dumps(self._specs).decode())
 
     # --- what others do with it ----------------------------------------------------------------------
@@ -145,11 +147,23 @@ class Agent:
 
     async def be_equipped(self) -> None:
         """Wait for all tools to be there, if some are on their way."""
-        if self._equip is not None:
-            self._system, self._bench = await self._switch.unless_stopped(self._equip)
+        equipping = self._begin_to_equip()
+        if equipping is not None:
+            system, bench = await asyncio.shield(equipping)  # several may wait for it
+        if equipping is not None and self._equip is not None:
             self._equip = None
-            self._specs = [tool.spec for tool in self._bench.tools.values()]
+            self._system, self._bench = system, bench
+            self._specs = [tool.spec for tool in bench.tools.values()]
             self._memory.weigh(self._beside())
+
+    def _begin_to_equip(self) -> asyncio.Future[tuple[str, Bench]] | None:
+        if self._equip is not None and self._equipping is None:
+            self._equipping = asyncio.ensure_future(self._equip())
+        return self._equipping
+
+    @property
+    def is_waiting_for_tools(self) -> bool:
+        return self._equip is not None and self._equipping is not None
 
     def abort(self) -> None:
         """End the running turn; what arrived is kept, marked as aborted. What was queued is given up, as
@@ -179,13 +193,10 @@ class Agent:
         """
         return self._watch(self._answering([User(content, clock_milliseconds())]))
 
-    async def compact(self, instructions: str = "") -> AsyncGenerator[AgentEvent, None]:
+    def compact(self, instructions: str = "") -> AsyncGenerator[AgentEvent, None]:
         """Condense the conversation now. Raises ModelError if the summary cannot be made, and PerdureError if
         there is nothing to condense."""
-        async with aclosing(self._watch(self._compacting("manual", instructions))) as events:
-            async for event in events:
-                if not isinstance(event, AgentStart | AgentEnd):
-                    yield event
+        return self._watch(self._compacting("manual", instructions), is_a_turn=False)
 
     async def finish(self) -> None:
         """End what is under way, and wait until that is kept: also if whoever watched it went away."""
@@ -203,12 +214,17 @@ class Agent:
                 await asyncio.wait_for(self._is_idle.wait(), 0.05)
             except TimeoutError:
                 pass
+        if self._equipping is not None and not self._equipping.done():
+            self._equipping.cancel()
+            await settled(asyncio.wait([self._equipping]))
 
     # --- one prompt ----------------------------------------------------------------------------------
 
-    def _watch(self, work: AsyncGenerator[AgentEvent, None]) -> AsyncGenerator[AgentEvent, None]:
+    def _watch(
+        self, work: AsyncGenerator[AgentEvent, None], *, is_a_turn: bool = True
+    ) -> AsyncGenerator[AgentEvent, None]:
         itself: list[weakref.ref[AsyncGenerator[AgentEvent, None]]] = []
-        watched = self._working(work, itself)
+        watched = self._working(work, itself, is_a_turn)
         itself.append(weakref.ref(watched))
         return watched
 
@@ -216,6 +232,7 @@ class Agent:
         self,
         work: AsyncGenerator[AgentEvent, None],
         itself: Sequence[weakref.ref[AsyncGenerator[AgentEvent, None]]],
+        is_a_turn: bool,
     ) -> AsyncGenerator[AgentEvent, None]:
         while self._is_busy and self._watched is not None and self._watched() is None:
             await self._is_idle.wait()  # nobody watches that turn any more: it is about to end
@@ -227,24 +244,27 @@ class Agent:
         self._is_idle.clear()
         self._switch.reset()
         self._memory.added = []
-        hooks = self._bench.hooks
+        listeners = self._bench.hooks.listeners
         try:
-            yield await hooks.told(AgentStart())
+            if is_a_turn:
+                self._begin_to_equip()  # beside all that comes before the model is asked
+                yield await self._told(AgentStart())
             try:
                 async with aclosing(work):
                     async for event in work:
-                        if hooks.listeners:
-                            await hooks.told(event)
+                        if listeners:
+                            await self._told(event)
                         yield event
                         if self._queue_changed:
-                            yield await hooks.told(self._queue_update())
+                            yield await self._told(self._queue_update())
             except Stopped:
                 self._memory.forget()
             self._is_open = False
             if self._steering or self._follow_ups:
                 self._steering, self._follow_ups = [], []
-                yield await hooks.told(self._queue_update())
-            yield await hooks.told(AgentEnd(self._memory.added))
+                yield await self._told(self._queue_update())
+            if is_a_turn:
+                yield await self._told(AgentEnd(self._memory.added))
         except BaseException:
             self._memory.forget()
             raise
@@ -252,6 +272,9 @@ class Agent:
             self._steering, self._follow_ups = [], []
             self._is_busy = self._is_open = False
             self._is_idle.set()
+
+    async def _told(self, event: Event) -> Event:
+        return await self._bench.hooks.told(event, self._switch)
 
     def _queue_update(self) -> QueueUpdate:
         self._queue_changed = False
@@ -290,7 +313,7 @@ class Agent:
         """A turn, tried again where that may help. However it ends, an answer is kept that says how."""
         before = len(self._memory.added)
         try:
-            await self.be_equipped()
+            await self._switch.unless_stopped(self.be_equipped)
             if await self._is_due():
                 async with aclosing(self._compacting("threshold")) as events:
                     async for event in events:

@@ -8,9 +8,11 @@ two rounds of the event loop; `asyncio.to_thread` behind a shield takes five.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -62,6 +64,34 @@ async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
     if errors:
         raise errors.pop()
     return results[0]
+
+
+async def in_thread_of_its_own(work: Callable[..., T], *arguments: Any) -> T:
+    """Somebody else's function, which may never return. It is awaited until whoever waits is cancelled; what
+    it does then is its own, and does not keep the process from ending."""
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if outcome.done():
+            return
+        if error is None:
+            outcome.set_result(result)
+        else:
+            outcome.set_exception(error)
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = work(*arguments)
+        except BaseException as caught:
+            # A future takes no StopIteration.
+            error = RuntimeError(repr(caught)) if isinstance(caught, StopIteration) else caught
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=run, name="perdure tool", daemon=True).start()
+    return await outcome
 
 
 async def when_free(

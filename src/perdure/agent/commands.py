@@ -18,16 +18,24 @@ async def compact(arguments: str, ctx: CommandContext) -> None:
         if isinstance(event, CompactionEnd) and isinstance(event.result, dict):
             before = event.result["tokensBefore"]
             ctx.show(f"Condensed: it was about {before:,} tokens. All of it is still in the session.")
+        elif isinstance(event, CompactionEnd) and event.aborted:
+            ctx.show("Not condensed: it was stopped.")
 
 
 async def name(arguments: str, ctx: CommandContext) -> None:
     if not arguments.strip():
         raise UsageError("/name needs a name", "as in /name the parser bug")
-    await ctx.session.rename(arguments.strip())
-    ctx.show(f"This session is called {arguments.strip()!r} now.")
+    called = arguments.strip()
+    is_new = ctx.session.session.head is None
+    await ctx.session.rename(called)
+    when = "will be called {!r} when something is said in it" if is_new else "is called {!r} now"
+    ctx.show(f"This session {when.format(called)}.")
 
 
 def help(arguments: str, ctx: CommandContext) -> None:
     commands = ctx.session.commands.values()
     widest = max(len(command.name) for command in commands)
     ctx.show("\n".join(f"/{each.name:{widest}}  {each.description}".rstrip() for each in commands))
+    servers = ctx.session.servers
+    more = f", and those of MCP servers: {', '.join(servers)}" if servers else ""
+    ctx.show(f"\nTools: {', '.join(ctx.session.tools) or 'none'}{more}")

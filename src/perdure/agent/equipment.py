@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from perdure import config
-from perdure.agent import skills, templates
+from perdure.agent import places, skills, templates
 from perdure.agent.extensions import Command, Extensions, Register
 from perdure.agent.hooks import Hooks
 from perdure.agent.installed import Installed
-from perdure.agent.settings import PROJECT_FOLDER, McpServer, Settings, pi_home
+from perdure.agent.settings import McpServer, Settings
 from perdure.agent.tools import Tool
 from perdure.errors import UsageError
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from perdure.agent.mcp import Servers
     from perdure.agent.models.registry_extensions import Provided
 
+_OF_THE_ORIGINAL = (".ts", ".js", ".mjs")
+"""Extensions of the original pi, which reads the same settings."""
 Notice = Callable[[str], None]
 
 
@@ -44,10 +46,15 @@ class Equipment:
         for path in settings.skills:
             if not os.path.exists(path):
                 notice(f"{config.as_typed(path)}, named for skills in the settings, is not there")
-        self._skills = skills.find(_skill_folders(settings, project), notice)
+        for path in () if own is not None else settings.extensions:
+            if not (os.path.exists(path) or path.endswith(_OF_THE_ORIGINAL) or ":" in path):
+                notice(f"{config.as_typed(path)}, named for extensions in the settings, is not there")
+        users, own_folders = places.of_user("skills"), places.of_project("skills", project)
+        self._skills = skills.find([*users, *settings.skills, *own_folders], notice)
         for skill in self._skills:
             self._register(partial(skills.register, skills=[skill]), skill.path)
-        for each in templates.find(_template_folders(project), settings.templates, notice):
+        prompts = [*places.of_user("prompts"), *places.of_project("prompts", project)]
+        for each in templates.find(prompts, settings.templates, notice):
             self._register(partial(templates.register, templates=[each]), each.path)
         self._own_tools, self._awaited = self._chosen(tools, settings.mcp_servers)
         self._servers = self._configured(settings.mcp_servers, cwd)
@@ -78,13 +85,8 @@ class Equipment:
         """The MCP servers that are still starting."""
         return self._servers.waiting_for if self._servers is not None else []
 
-    def begin(self) -> None:
-        """Start the MCP servers, beside whatever comes next."""
-        if self._servers is not None:
-            self._servers.begin()
-
     async def all_tools(self) -> dict[str, Tool]:
-        """With those of the MCP servers, when each of these is ready or has failed."""
+        """With those of the MCP servers, which are started for it, when each is ready or has failed."""
         if self._servers is None:
             return self._own_tools
         found = dict(self._own_tools)
@@ -162,14 +164,3 @@ def _is_of(tool: str, server: str) -> bool:
     from perdure.agent.mcp import tool_name
 
     return tool.startswith(tool_name(server, ""))
-
-
-def _template_folders(project: str | None) -> list[str]:
-    own = [os.path.join(project, PROJECT_FOLDER, "prompts")] if project is not None else []
-    return [os.path.join(pi_home(), "prompts"), *own]
-
-
-def _skill_folders(settings: Settings, project: str | None) -> list[str]:
-    users = [os.path.join(pi_home(), "skills"), os.path.expanduser("~/.agents/skills")]
-    own = skills.project_folders(project) if project is not None else []
-    return [*users, *settings.skills, *own]

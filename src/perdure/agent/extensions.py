@@ -13,20 +13,26 @@ one, and of two extensions the first keeps the name.
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import os
 import re
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
+
+from msgspec import structs
 
 from perdure import config, registry
 from perdure.agent.events import AgentEvent
 from perdure.agent.hooks import Hook, Hooks, Place
 from perdure.agent.installed import Installed
 from perdure.agent.reading import text_of
-from perdure.agent.tools import Tool
+from perdure.agent.tools import Tool, check_schema
+from perdure.session.record import dumps
 
 if TYPE_CHECKING:
     from perdure.agent.models import LanguageModel, Model
@@ -70,31 +76,29 @@ class Api:
     """What an extension registers with. Functions may be plain or `async`."""
 
     def __init__(self, source: str, place: Place) -> None:
-        self.tools: dict[str, Tool | str] = {}
-        self.prompts: list[str] = []
-        self.commands: dict[str, Command] = {}
-        self.providers: dict[str, Provided] = {}
-        self.before: list[Hook] = []
-        self.after: list[Hook] = []
-        self.listeners: list[tuple[str, Hook]] = []
+        self._registered = _Registered()
         self._source = source
         self._place = place
 
+    def __getattr__(self, name: str) -> Any:
+        near = difflib.get_close_matches(name, [each for each in dir(self) if not each.startswith("_")], 1)
+        raise AttributeError(f"there is no api.{name}{f'; did you mean api.{near[0]}?' if near else ''}")
+
     def tool(self, tool: Tool | str, *, name: str = "") -> None:
-        """One that the model may call. `module:attr` is one that is imported when it is wanted, and needs its
-        name said."""
-        if not isinstance(tool, Tool | str):
-            raise TypeError(f"api.tool takes a Tool, not {type(tool).__name__}")
-        name = name or (tool.name if isinstance(tool, Tool) else "")
-        if not _TOOL_NAME.fullmatch(name):
-            raise ValueError(f"no name for a tool: {name!r}; letters, digits, _ and -, at most 64")
-        self.tools[name] = tool
+        """One that the model may call, under a name of its own or another. What is built in is `module:attr`,
+        which is imported when it is wanted."""
+        if self._source:
+            tool = _sound(registry.load(tool) if isinstance(tool, str) and ":" in tool else tool, name)
+        name = tool.name if isinstance(tool, Tool) else name
+        if name in self._registered.tools:
+            raise ValueError(f"there are two tools {name}")
+        self._registered.tools[name] = tool
 
     def prompt(self, text: str) -> None:
         """Added to the system prompt, behind the project's own instructions."""
         if not isinstance(text, str):
             raise TypeError(f"api.prompt takes text, not {type(text).__name__}")
-        self.prompts.append(text)
+        self._registered.prompts.append(text)
 
     def command(
         self, name: str, function: Callable[[str, CommandContext], Any], description: str = ""
@@ -104,7 +108,7 @@ class Api:
         if not _COMMAND_NAME.fullmatch(name):
             raise ValueError(f"no name for a command: {name!r}; it has no spaces and no slashes")
         _callable(function, "api.command")
-        self.commands[name] = Command(
+        self._registered.commands[name] = Command(
             name, function, description or _first_line(function), self._source, self._place
         )
 
@@ -123,7 +127,7 @@ class Api:
         `connect`, which is given a model and its key and returns what answers."""
         from perdure.agent.models.registry_extensions import provided
 
-        self.providers[name] = provided(
+        self._registered.providers[name] = provided(
             name,
             base_url=base_url,
             api=api,
@@ -136,24 +140,40 @@ class Api:
 
     def before_tool(self, function: _Function) -> _Function:
         """`function(call)` returns the call as it is to be run, or the result it is answered with instead."""
-        self.before.append(self._hook(function, "api.before_tool"))
+        self._registered.before.append(self._hook(function, "api.before_tool"))
         return function
 
     def after_tool(self, function: _Function) -> _Function:
         """`function(call, result)` returns the result as the model is to read it."""
-        self.after.append(self._hook(function, "api.after_tool"))
+        self._registered.after.append(self._hook(function, "api.after_tool"))
         return function
 
-    def on(self, event_type: str, function: _Function) -> _Function:
-        """`function(event)` is called at each event of this type, before anybody else is told."""
+    def on(self, event_type: str, function: Callable[[Any], Any] | None = None) -> Any:
+        """`function(event)` is called at each event of this type, before anybody else is told. Without a
+        function it is a decorator."""
         if event_type not in _EVENTS:
             raise ValueError(f"no event is called {event_type!r}; they are {', '.join(_EVENTS)}")
-        self.listeners.append((event_type, self._hook(function, "api.on")))
+        if function is None:
+            return partial(self.on, event_type)
+        self._registered.listeners.append((event_type, self._hook(function, "api.on")))
         return function
 
     def _hook(self, function: Callable[..., Any], what: str) -> Hook:
         _callable(function, what)
         return Hook(function, self._source, self._place)
+
+
+class _Registered:
+    """What one extension has registered, until it is known that all of it is sound."""
+
+    def __init__(self) -> None:
+        self.tools: dict[str, Tool | str] = {}
+        self.prompts: list[str] = []
+        self.commands: dict[str, Command] = {}
+        self.providers: dict[str, Provided] = {}
+        self.before: list[Hook] = []
+        self.after: list[Hook] = []
+        self.listeners: list[tuple[str, Hook]] = []
 
 
 class Extensions:
@@ -185,28 +205,31 @@ class Extensions:
         api = Api(source, place)
         try:
             with redirect_stdout(sys.stderr):  # stdout is for the answer
-                register(api)
+                if inspect.iscoroutine(left := register(api)):
+                    left.close()
+                    raise TypeError("register(api) is async, and would never be awaited")
         except (Exception, SystemExit) as error:
             if not source:
                 raise
             self._left_out(place(error), error)
             return
-        for name, tool in api.tools.items():
+        new = api._registered
+        for name, tool in new.tools.items():
             _, owner = self._tools.get(name, (None, ""))
             if owner:
                 self._refuse(f"tool {name}", owner, source)
             else:
                 self._tools[name] = (tool, source)
-        for name, command in api.commands.items():
+        for name, command in new.commands.items():
             if self.commands.setdefault(name, command) is not command:
                 self._refuse(f"command /{name}", self.commands[name].source, source)
-        for name, provider in api.providers.items():
+        for name, provider in new.providers.items():
             if self.providers.setdefault(name, provider) is not provider:
                 self._refuse(f"provider {name}", self.providers[name].source, source)
-        self.prompts += api.prompts
-        self.hooks.before += api.before
-        self.hooks.after += api.after
-        for event_type, hook in api.listeners:
+        self.prompts += new.prompts
+        self.hooks.before += new.before
+        self.hooks.after += new.after
+        for event_type, hook in new.listeners:
             self.hooks.listeners.setdefault(event_type, []).append(hook)
 
     def load(self, installed: Installed) -> None:
@@ -278,6 +301,26 @@ def _in_file(path: str) -> Register:
     if not callable(register):
         raise TypeError("it has no function register(api)")
     return register  # type: ignore[no-any-return]
+
+
+def _sound(tool: Any, name: str) -> Tool:
+    """A tool that a model can be told of: what is wrong with it is said where it is registered."""
+    if not isinstance(tool, Tool):
+        raise TypeError(f"api.tool takes a Tool, not {type(tool).__name__}")
+    called: Tool = structs.replace(tool, name=name) if name else tool
+    if not isinstance(called.name, str) or not _TOOL_NAME.fullmatch(called.name):
+        raise ValueError(f"no name for a tool: {called.name!r}; letters, digits, _ and -, at most 64")
+    if not isinstance(called.description, str):
+        raise TypeError(
+            f"the description of {called.name} is {type(called.description).__name__}, and not text"
+        )
+    _callable(called.run, "a Tool")
+    if not isinstance(called.spec.parameters, Mapping):
+        raise TypeError(f"the parameters of {called.name} are neither a Struct nor a JSON Schema")
+    dumps(called.spec)  # what cannot be said to a model is no schema
+    if not isinstance(called.parameters, type):
+        check_schema(called.parameters)
+    return called
 
 
 def _callable(function: Any, what: str) -> None:

@@ -16,9 +16,12 @@ from typing import Any, TypeVar
 from msgspec import Struct, structs
 
 from perdure.agent.events import AgentEvent
+from perdure.agent.switch import Stopped, Switch
 from perdure.agent.tools import AgentToolResult, result_of
 from perdure.session.entry import ToolCall
 
+_PATIENCE = 5.0  # seconds for those who listen to a turn that was stopped
+_FAILURES = (Exception, SystemExit)  # who leaves from in here does not end the conversation
 Event = TypeVar("Event", bound=AgentEvent)
 Place = Callable[[BaseException], str]
 """Where in an extension something went wrong: its file and line."""
@@ -49,13 +52,13 @@ class Hooks:
         for hook in self.before:
             asked = structs.replace(call, arguments=copy.deepcopy(call.arguments))
             try:
-                answer = await _awaited(hook.run(asked))
+                answer = await _called(hook.run, asked)
                 if isinstance(answer, AgentToolResult | str):
                     return result_of(answer)
-                if answer is not None and not isinstance(answer, ToolCall):
+                if answer is not None and not (isinstance(answer, ToolCall) and isinstance(answer.name, str)):
                     kind = type(answer).__name__
                     raise TypeError(f"before_tool returns the call, an AgentToolResult or None, not {kind}")
-            except Exception as error:
+            except _FAILURES as error:
                 self._tell(hook, error, "the tools it stands before are not run")
                 said = f"{call.name} was not run: the extension {hook.source} failed: {_said(error)}"
                 return AgentToolResult(said, is_error=True)
@@ -65,29 +68,41 @@ class Hooks:
     async def after_tool(self, call: ToolCall, result: AgentToolResult) -> AgentToolResult:
         for hook in self.after:
             try:
-                answer = await _awaited(hook.run(call, result))
+                answer = await _called(hook.run, call, result)
                 result = result if answer is None else result_of(answer)
-            except Exception as error:
+            except _FAILURES as error:
                 self._tell(hook, error, "results stay as they are")
         return result
 
-    async def told(self, event: Event) -> Event:
-        """The event, when all who listen to its type have seen it."""
-        for hook in self.listeners.get(event.type, ()):
-            try:
-                await _awaited(hook.run(event))
-            except Exception as error:
-                self._tell(hook, error, "the conversation goes on")
+    async def told(self, event: Event, switch: Switch) -> Event:
+        """The event, when all who listen to its type have seen it; but who takes their time does not keep a
+        turn from ending that was stopped."""
+        try:
+            if not switch.is_off:
+                await switch.unless_stopped(lambda: self._tell_all(event))
+            else:
+                async with asyncio.timeout(_PATIENCE):
+                    await self._tell_all(event)
+        except (Stopped, TimeoutError):
+            pass  # the turn itself ends at its next step
         return event
 
-    def _tell(self, hook: Hook, error: Exception, so: str) -> None:
+    async def _tell_all(self, event: AgentEvent) -> None:
+        for hook in self.listeners.get(event.type, ()):
+            try:
+                await _called(hook.run, event)
+            except _FAILURES as error:
+                self._tell(hook, error, "the conversation goes on")
+
+    def _tell(self, hook: Hook, error: BaseException, so: str) -> None:
         if not any(hook is other for other in self._failed):
             self._failed.append(hook)
             self._notice(f"{hook.place(error)}: {_said(error)}; {so}")
 
 
-async def _awaited(value: Any) -> Any:
+async def _called(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
+        value = function(*arguments)
         return await value if inspect.isawaitable(value) else value
     except asyncio.CancelledError:
         task = asyncio.current_task()

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from perdure import config
-from perdure.agent.settings import PROJECT_FOLDER, Settings, pi_home
+from perdure.agent import places
+from perdure.agent.settings import Settings
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -28,9 +29,7 @@ class Installed(NamedTuple):
     def find(cls, settings: Settings, project: str | None) -> Installed:
         """Those in pi's home, in a project that is trusted, named by the settings, and of packages. Each file
         once: one may be named by the settings and lie in its usual place."""
-        folders = [os.path.join(pi_home(), "extensions")]
-        if project is not None:
-            folders.append(os.path.join(project, PROJECT_FOLDER, "extensions"))
+        folders = [*places.of_user("extensions"), *places.of_project("extensions", project)]
         usual = [path for folder in folders for path in files_in(folder)]
         found: dict[str, str] = {}
         for path in (*usual, *files_named(settings.extensions)):
@@ -39,16 +38,11 @@ class Installed(NamedTuple):
 
 
 def files_in(folder: str) -> list[str]:
-    """The extensions of a folder, by name. What begins with `_` is for them to import or nothing of ours."""
+    """The extensions of a folder, by name; of one that is not there, none."""
     try:
-        names = os.listdir(folder)
+        return places.extensions_in(folder)
     except OSError:
         return []
-    return [
-        os.path.join(folder, name)
-        for name in sorted(names)
-        if name.endswith(".py") and not name.startswith(("_", "."))
-    ]
 
 
 def files_named(paths: Iterable[str]) -> Iterator[str]:
@@ -57,7 +51,7 @@ def files_named(paths: Iterable[str]) -> Iterator[str]:
     for path in paths:
         if os.path.isdir(path):
             yield from files_in(path)
-        elif path.endswith(".py"):
+        elif path.endswith(places.EXTENSION) and os.path.exists(path):
             yield path
 
 

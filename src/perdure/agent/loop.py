@@ -9,13 +9,16 @@ that came, and "interrupted" for the calls that have none. Tools are ended befor
 from __future__ import annotations
 
 import asyncio
+import inspect
+import os
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from msgspec import UNSET, Struct
 
-from perdure.agent.aside import settled
+from perdure.agent.aside import in_thread_of_its_own, settled
 from perdure.agent.draft import Draft
 from perdure.agent.events import (
     AgentEvent,
@@ -205,13 +208,17 @@ class _Running:
         self.call = call
         self.progress: AgentToolResult | None = None
         self._told = told
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         context = ToolContext(bench.cwd, call.id, bench.environment, self._update)
         self.task = asyncio.create_task(_run(call, bench, context), name=f"tool {call.name}")
         self.task.add_done_callback(lambda _: told.put_nowait(self))
 
     def _update(self, so_far: AgentToolResult) -> None:
         self.progress = so_far
-        self._told.put_nowait(self)
+        if threading.get_ident() == self._thread:
+            self._told.put_nowait(self)
+        else:
+            self._loop.call_soon_threadsafe(self._told.put_nowait, self)
 
     def result(self) -> AgentToolResult:
         """What it gave; if it was ended before, that, and what it had printed."""
@@ -310,11 +317,27 @@ async def _called(call: ToolCall, tools: Mapping[str, Tool], context: ToolContex
         known = ", ".join(tools) or "none"
         return AgentToolResult(f"There is no tool {call.name!r}. The tools are: {known}.", is_error=True)
     try:
-        result: Any = tool.run(checked(tool, call.arguments), context)
+        arguments = checked(tool, call.arguments)
+        if inspect.iscoroutinefunction(tool.run):
+            return result_of(await tool.run(arguments, context))
+        # It may wait for something: then nothing else would go on, and nobody could stop it.
+        result = await in_thread_of_its_own(tool.run, arguments, context)
         return result_of(await result if isinstance(result, Awaitable) else result)
     except BadArguments as error:
         return AgentToolResult(f"Bad arguments for {call.name}: {error}", is_error=True)
     except PerdureError as error:
         return AgentToolResult(error.said, is_error=True)
-    except Exception as error:
-        return AgentToolResult(f"{call.name} failed: {type(error).__name__}: {error}", is_error=True)
+    except (Exception, SystemExit) as error:
+        said = f"{call.name} failed: {type(error).__name__}: {error}{_place(error, tool.run)}"
+        return AgentToolResult(said, is_error=True)
+
+
+def _place(error: BaseException, function: Any) -> str:
+    """The line of the function's own file, for whoever wrote it; a model that did can mend it."""
+    code = getattr(function, "__code__", None)
+    found, at = "", error.__traceback__
+    while code is not None and at is not None:
+        if at.tb_frame.f_code.co_filename == code.co_filename:
+            found = f" ({os.path.basename(code.co_filename)}:{at.tb_lineno})"
+        at = at.tb_next
+    return found

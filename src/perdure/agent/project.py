@@ -15,18 +15,18 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from perdure import config
-from perdure.agent import skills
+from perdure.agent import places, skills
 from perdure.agent.reading import text_of
-from perdure.agent.settings import FILE, MOST, PROJECT_FOLDER, names_a_file, pi_home, pis_spelling
+from perdure.agent.settings import FILE, MOST, PROJECT_FOLDER, names_a_file, pis_spelling
 
 MOST_ITEMS = 10_000
-"""Of one kind, and files of one folder."""
+"""Of one kind, but for the dangerous ones: of these nothing is left out."""
 MOST_SHOWN = 200
-"""Characters of one value."""
+"""Characters of one value, likewise; and of the names that lead to one."""
 
 KINDS = {
     "extensions": "Python that runs inside this program, with all your rights",
@@ -38,6 +38,8 @@ KINDS = {
     "skills": "instructions that the model may read and follow",
 }
 """What each allows, the most dangerous first."""
+DANGEROUS = frozenset(("extensions", "servers", "keys", "addresses"))
+"""What runs, or leads elsewhere."""
 _NOUNS = {
     "extensions": "extension",
     "servers": "MCP server",
@@ -56,7 +58,6 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 _IN_KEY = re.compile(r"\$(?:\{(\w+)|([A-Za-z_]\w*))")
 _IN_SERVER = re.compile(r"\$\{(\w+)()")
 
-_Accepts = Callable[[os.DirEntry[str]], bool]
 _Path = tuple[str | int, ...]
 
 
@@ -74,30 +75,9 @@ class Project:
         self.cwd = os.path.realpath(cwd)
         self.folder = os.path.join(self.cwd, PROJECT_FOLDER)
 
-    @property
-    def has_settings(self) -> bool:
-        return self._has_folder and os.path.lexists(self._settings)
-
-    @property
-    def extensions(self) -> list[str]:
-        """Python files in the project's own place for them, by name."""
-        return [entry.path for entry in self._names_in("extensions", _is_extension).entries]
-
-    @property
-    def prompts_folder(self) -> str:
-        """Where templates are, if there are some."""
-        return os.path.join(self.folder, "prompts")
-
-    @property
-    def skill_folders(self) -> list[str]:
-        """Those that are there, but for the user's own, which need nobody's trust."""
-        own = [os.path.expanduser("~/.agents/skills"), pi_home()]
-        there = filter(os.path.isdir, skills.project_folders(self.cwd))
-        return [path for path in there if not any(_is_in(path, each) for each in own)]
-
     def offers(self) -> list[Offer]:
         """All that trust would allow, as it was when first asked for; nothing, and at once, for a folder that
-        only holds text."""
+        only holds text. What is the user's own needs nobody's trust."""
         return self._offers
 
     def untrusted(self, program: str = "pi") -> str:
@@ -106,9 +86,9 @@ class Project:
         if not offers:
             return ""
         own = os.path.join(self.folder, "")
-        is_own = [path.startswith(own) for path in self.skill_folders]
+        is_own = [path.startswith(own) for path in self._skill_folders if os.path.isdir(path)]
         names = [PROJECT_FOLDER] if any(is_own) or any(offer.kind != "skills" for offer in offers) else []
-        names += [] if all(is_own) else [".agents/skills"]
+        names += [] if all(is_own) else [places.FOR_ALL_AGENTS]
         what = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not read"
         why = f"this folder is not trusted ({summary(offers)})"
         return f"{what}: {why}; `{program} trust` shows and allows it"
@@ -121,38 +101,35 @@ class Project:
     @cached_property
     def _offers(self) -> list[Offer]:
         found = _Offers()
-        if self._has_folder:
-            self._offer_names(found, "extensions", self._names_in("extensions", _is_extension))
-            self._offer_settings(found)
-            self._offer_names(found, "templates", self._names_in("prompts", _is_template))
-        for folder in self.skill_folders:
-            self._offer_names(found, "skills", _names(folder, _is_skill))
+        for folder in places.of_project("extensions", self.cwd):
+            self._offer_files(found, "extensions", folder, places.extensions_in)
+        self._offer_settings(found)
+        for folder in places.of_project("prompts", self.cwd):
+            self._offer_files(found, "templates", folder, places.templates_in)
+        for folder in self._skill_folders:
+            self._offer_files(found, "skills", folder, _skills_in)
         return found.all()
 
-    @property
-    def _settings(self) -> str:
-        return os.path.join(self.folder, FILE)
-
     @cached_property
-    def _has_folder(self) -> bool:
-        """One that is not pi's own, which is the user's: `~/.pi/agent`, or wherever that is."""
-        return os.path.isdir(self.folder) and not _is_in(self.folder, pi_home())
+    def _skill_folders(self) -> list[str]:
+        return places.of_project("skills", self.cwd)
 
-    def _names_in(self, name: str, accepts: _Accepts) -> _Names:
-        folder = os.path.join(self.folder, name)
-        is_users = not self._has_folder or _is_in(folder, pi_home())
-        return _Names(folder) if is_users else _names(folder, accepts)
-
-    def _offer_names(self, found: _Offers, kind: str, names: _Names) -> None:
-        if names.trouble:
-            found.add(kind, f"{self._followed(names.folder)} cannot be read: {names.trouble}")
-        if names.is_cut:
-            folder = self._followed(names.folder)
-            found.add(kind, f"{folder} holds more than {MOST_ITEMS:,} files, not all of which are named here")
-        is_elsewhere = not _is_in(names.folder, self.cwd)
-        for entry in names.entries:
-            may_lead_out = is_elsewhere or entry.is_symlink()
-            found.add(kind, (self._followed if may_lead_out else self.seen_from_here)(entry.path))
+    def _offer_files(
+        self, found: _Offers, kind: str, folder: str, files_in: Callable[[str], list[str]]
+    ) -> None:
+        if not os.path.isdir(os.path.dirname(folder)):
+            return
+        try:
+            paths = files_in(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            found.add(kind, f"{self._followed(folder)} cannot be read: {error.strerror or error}")
+            return
+        is_elsewhere = not _is_in(folder, self.cwd)
+        for path in paths:
+            may_lead_out = is_elsewhere or os.path.islink(path)
+            found.add(kind, partial(self._followed if may_lead_out else self.seen_from_here, path))
 
     def _followed(self, path: str) -> str:
         """A path, and where it really leads if that is elsewhere."""
@@ -161,14 +138,15 @@ class Project:
         return self.seen_from_here(path) + leads
 
     def _offer_settings(self, found: _Offers) -> None:
-        if not self.has_settings:
+        file = os.path.join(self.folder, FILE)
+        if places.is_users(self.cwd) or not os.path.lexists(file):
             return
-        path = self._followed(self._settings)
-        if not _is_in(self._settings, self.cwd):
+        path = self._followed(file)
+        if not _is_in(file, self.cwd):
             found.add("settings", f"{path}: what is said there is not shown")
             return
         try:
-            text, is_cut, _ = text_of(self._settings, MOST)
+            text, is_cut, _ = text_of(file, MOST)
             if is_cut:
                 raise ValueError(f"it is larger than {MOST >> 20} MB")
             said = _parsed(text)
@@ -185,7 +163,7 @@ class _Offers:
         self._more = dict.fromkeys(KINDS, 0)
 
     def add(self, kind: str, item: str | Callable[[], str]) -> None:
-        if len(self._items[kind]) < MOST_ITEMS:
+        if kind in DANGEROUS or len(self._items[kind]) < MOST_ITEMS:
             self._items[kind].append(item if isinstance(item, str) else item())
         else:
             self._more[kind] += 1
@@ -204,82 +182,38 @@ def summary(offers: Iterable[Offer]) -> str:
     )
 
 
-def shown(text: str) -> str:
-    """A text of the folder's: on one line, cut, and in quotes unless it is one plain word."""
-    cut = text[:MOST_SHOWN]
+def shown(text: str, most: int | None = None) -> str:
+    """A text of the folder's: on one line, and in quotes unless it is one plain word; cut where `most`
+    characters are enough."""
+    cut = text[:most]
     if not (_PLAIN.fullmatch(cut) and cut.isprintable()):
         cut = _escaped(json.dumps(cut, ensure_ascii=False))
-    return cut + _rest(text)
+    return cut + _rest(text, most)
 
 
-def _brief(value: Any) -> str:
+def _written(value: Any, most: int | None = None) -> str:
     """The same for any JSON."""
     if isinstance(value, str):
-        return shown(value)
+        return shown(value, most)
     try:
         text = json.dumps(value, ensure_ascii=False)
     except RecursionError:
         return "nested too deeply to be shown"
-    return _escaped(text[:MOST_SHOWN]) + _rest(text)
+    return _escaped(text[:most]) + _rest(text, most)
 
 
-def _rest(text: str) -> str:
-    return f"… ({len(text) - MOST_SHOWN:,} more characters)" if len(text) > MOST_SHOWN else ""
+def _rest(text: str, most: int | None) -> str:
+    return f"… ({len(text) - most:,} more characters)" if most is not None and len(text) > most else ""
 
 
 def _escaped(text: str) -> str:
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
-# --- files --------------------------------------------------------------------------------------------
-
-
-class _Names(NamedTuple):
-    folder: str
-    entries: Sequence[os.DirEntry[str]] = ()
-    is_cut: bool = False
-    trouble: str = ""
-
-
-def _names(folder: str, accepts: _Accepts) -> _Names:
-    """Which of a folder's files are accepted, by name; of very many files only some are looked at."""
-    found: list[os.DirEntry[str]] = []
-    is_cut = False
-    try:
-        with os.scandir(folder) as entries:
-            for seen, entry in enumerate(entries):
-                if seen == MOST_ITEMS:
-                    is_cut = True
-                    break
-                if accepts(entry):
-                    found.append(entry)
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except OSError as error:
-        return _Names(folder, trouble=error.strerror or str(error))
-    return _Names(folder, sorted(found, key=lambda entry: entry.name), is_cut)
-
-
-def _is_extension(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(".py") and not entry.name.startswith(("_", ".")) and not _is_folder(entry)
-
-
-def _is_template(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(".md") and not entry.name.startswith(".") and not _is_folder(entry)
-
-
-def _is_skill(entry: os.DirEntry[str]) -> bool:
-    """A folder that may hold some, however deep; or the file that makes this folder one."""
-    if _is_folder(entry):
-        return not entry.name.startswith(".") and entry.name != "node_modules"
-    return entry.name == skills.FILE
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False  # a link that leads in circles
+def _skills_in(folder: str) -> list[str]:
+    """What is looked into for some, however deep; or the file that makes this folder one."""
+    file, folders = skills.looked_into(folder)
+    return [file] if file else folders
 
 
 def _is_in(path: str, folder: str) -> bool:
@@ -328,34 +262,34 @@ class _Settings:
                         self._offer_prompt(text)
                 case "shellEnvironment", list():
                     for name in value:
-                        self._found.add("settings", f"{key}: commands see your {_brief(name)}")
+                        self._found.add("settings", f"{key}: commands see your {_written(name, MOST_SHOWN)}")
                 case _:
-                    self._found.add("settings", f"{shown(key)}: {_brief(value)}")
+                    self._found.add("settings", f"{shown(key, MOST_SHOWN)}: {_written(value, MOST_SHOWN)}")
         for place, text in _texts(said):
             self._offer_what_is_left(place, text)
 
     def _offer_server(self, path: _Path, server: Any) -> None:
         name = shown(str(path[-1]))
         if not isinstance(server, dict):
-            self._found.add("servers", f"{name}: {_brief(server)}")
+            self._found.add("servers", f"{name}: {_written(server)}")
             return
-        words = " ".join(map(_brief, _inside(server, "args")))
-        parts = [f"runs {_brief(each)} {words}".rstrip() for each in _values(server, "command")]
-        parts += [f"connects to {_brief(each)}" for each in _values(server, "url")]
-        parts += [f"in {_brief(each)}" for each in _values(server, "cwd")]
+        words = " ".join(map(_written, _inside(server, "args")))
+        parts = [f"runs {_written(each)} {words}".rstrip() for each in _values(server, "command")]
+        parts += [f"connects to {_written(each)}" for each in _values(server, "url")]
+        parts += [f"in {_written(each)}" for each in _values(server, "cwd")]
         parts += [f"with {_assigned(each)}" for each in _inside(server, "env")]
         parts += [f"sends {_named(each)}" for each in _inside(server, "headers")]
         parts += _given(_found_in(_IN_SERVER, [text for _, text in _texts(server)]))
         parts += ["is disabled now"] if any(each is True for each in _values(server, "disabled")) else []
-        self._found.add("servers", f"{name}: {'; '.join(parts) or _brief(server)}")
+        self._found.add("servers", f"{name}: {'; '.join(parts) or _written(server)}")
         self._told.update((*path, key) for key in server if pis_spelling(key) in ("command", "url"))
 
     def _offer_model(self, path: _Path, model: Any) -> None:
         if not isinstance(model, dict):
-            self._found.add("addresses", _brief(model))
+            self._found.add("addresses", _written(model))
             return
-        name = "/".join(_brief(each) for part in ("provider", "id") for each in _values(model, part))
-        urls = " and ".join(map(_brief, _values(model, "baseUrl")))
+        name = "/".join(_written(each) for part in ("provider", "id") for each in _values(model, part))
+        urls = " and ".join(map(_written, _values(model, "baseUrl")))
         keys = [text for _, text in _texts(_values(model, "apiKey")) if not _is_command(text)]
         headers = [text for _, text in _texts(_values(model, "headers"))]
         variables = _variables([*keys, *headers])
@@ -369,11 +303,11 @@ class _Settings:
         if names_a_file(said):
             self._offer_place("templates", said)
         else:
-            self._found.add("templates", f"told to the model: {_brief(said)}")
+            self._found.add("templates", f"told to the model: {_written(said, MOST_SHOWN)}")
 
     def _offer_place(self, kind: str, named: Any) -> None:
         """By its name alone: to look what is there may already mean to connect to somewhere."""
-        path = _brief(named)
+        path = _written(named)
         if isinstance(named, str) and not re.match("~[^/]", named):
             own = os.path.expanduser("~") if named.startswith("~") else ""
             written = os.path.join(self._project.folder, own + named.removeprefix("~") if own else named)
@@ -394,7 +328,8 @@ def _is_command(text: str) -> bool:
 
 
 def _label(path: _Path) -> str:
-    return shown(".".join(map(str, path)))
+    """Cut: all that a file holds may stand at the end of one long way, which is not to be told each time."""
+    return shown(".".join(map(str, path)), MOST_SHOWN)
 
 
 class _Place(NamedTuple):
@@ -440,7 +375,7 @@ def _inside(table: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _assigned(entry: Any) -> str:
-    return "=".join(map(_brief, entry)) if isinstance(entry, tuple) else _brief(entry)
+    return "=".join(map(_written, entry)) if isinstance(entry, tuple) else _written(entry)
 
 
 def _named(entry: Any) -> str:

@@ -11,6 +11,7 @@ Nothing is written before something is said, and a new session in which nothing 
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import os
 import re
@@ -21,7 +22,7 @@ from typing import Any, Self
 from perdure import config
 from perdure.agent import environment, prompt
 from perdure.agent.agent import Agent, Voice
-from perdure.agent.aside import in_thread, when_free
+from perdure.agent.aside import in_thread, settled, when_free
 from perdure.agent.compaction import CompactionStrategy, SummaryCompaction
 from perdure.agent.equipment import Equipment
 from perdure.agent.events import AgentEvent
@@ -67,7 +68,7 @@ class AgentSession:
         self.notices: list[str] = []
         """What its user should know: settings that were not obeyed, a model that is not to be had. More may
         come while it talks."""
-        project = self._cwd if self._is_trusted(trusted) else None
+        project = os.path.realpath(self._cwd) if self._is_trusted(trusted) else None
         self._settings = (
             settings if isinstance(settings, Settings) else Settings.of(settings, project=project)
         )
@@ -114,18 +115,17 @@ class AgentSession:
         self._is_new = is_new or (session is None and session_id is None)
         self._session = session  # so that it is closed whatever happens
         try:
-            self._equipment.begin()
             # An unknown model is refused before a session is made.
-            voice = await in_thread(self._voice, model, thinking) if model is not None else None
+            voice = await self._made(self._voice, model, thinking) if model is not None else None
             named = self._compaction.model
-            summariser = (await in_thread(self._voice, named)).model if named else None
+            summariser = (await self._made(self._voice, named)).model if named else None
             opened = session
             if opened is None:
                 opened = await self._opened(session_id)
             self._session = opened
             context = await in_thread(opened.context)
             if voice is None:
-                voice = await in_thread(self._restored, context, default_model, thinking)
+                voice = await self._made(self._restored, context, default_model, thinking)
             self._agent = Agent(
                 opened,
                 voice,
@@ -167,7 +167,7 @@ class AgentSession:
                 raise TypeError(f"a command returns text or None, not {type(said).__name__}")
         except PerdureError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             why = f"{type(error).__name__}: {error}"
             raise PerdureError(f"/{command.name} failed: {command.place(error)}: {why}") from error
         return said
@@ -182,9 +182,15 @@ class AgentSession:
         return [*self.agent.bench.tools]
 
     @property
+    def servers(self) -> list[str]:
+        """The MCP servers whose tools are not there yet."""
+        return self._equipment.waiting_for
+
+    @property
     def waiting_for(self) -> list[str]:
         """The MCP servers that are still starting; the first message waits for them."""
-        return self._equipment.waiting_for
+        is_waiting = self._agent is not None and self._agent.is_waiting_for_tools
+        return self._equipment.waiting_for if is_waiting else []
 
     async def rename(self, name: str) -> None:
         """Give the session a name: at once, or with its first message."""
@@ -276,6 +282,17 @@ class AgentSession:
         if decision is None and (left := Project(self._cwd).untrusted()):
             self.notices.append(left)
         return decision is not None and decision.is_trusted
+
+    async def _made(self, make: Callable[..., Voice], *arguments: Any) -> Voice:
+        """In a thread, as a command may have to print the key. One that nobody waits for is ended."""
+        making = asyncio.ensure_future(in_thread(make, *arguments))
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            self._models.stop_commands()
+            await settled(asyncio.wait([making]))
+            making.exception()  # what became of it is nobody's any more
+            raise
 
     def _voice(self, model: str | Model | LanguageModel, thinking: str | None = None) -> Voice:
         if isinstance(model, str):

@@ -62,7 +62,9 @@ class CustomModel(Traits, frozen=True, kw_only=True, rename="camel"):
     provider: str = ""
     base_url: str = ""
     api_key: str = ""
-    """The key itself, or the name of the variable that holds it."""
+    """The key itself, the name of the variable that holds it, or a `!command` that prints it."""
+    project: str = ""
+    """The trusted folder whose settings name it; empty if they are the user's own. Nobody writes it there."""
 
 
 class CustomProvider(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -86,6 +88,8 @@ class McpServer(Struct, frozen=True, kw_only=True, rename="camel"):
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     cwd: str = ""
+    """Where it is started: the home of the user whose settings name it, or the project whose do. Not where
+    the user works: what a folder brings there could be run in the place of what they mean."""
     url: str = ""
     headers: dict[str, str] = {}
     type: str = ""
@@ -158,11 +162,12 @@ class Settings(Struct, frozen=True, kw_only=True, rename="camel"):
     ) -> Self:
         """What is said here, in either spelling; what is left open, down to single keys, is the project's or
         the user's."""
-        found = _placed(_read(os.path.join(pi_home(home), FILE)), pi_home(home))
+        users = os.path.expanduser("~")
+        found = _placed(_read(os.path.join(pi_home(home), FILE)), pi_home(home), users)
         settings = found.checked(cls)
         folder = os.path.join(project, PROJECT_FOLDER) if project is not None else ""
         if project is not None and os.path.realpath(folder) != os.path.realpath(pi_home(home)):
-            own = _placed(_read(os.path.join(folder, FILE), within=project), folder)
+            own = _placed(_read(os.path.join(folder, FILE), within=project), folder, project, project)
             own.checked(cls)
             found = _Written(own.source, _with_project(found.data, own.data), own.spellings)
             settings = found.checked(cls)
@@ -207,8 +212,18 @@ class _Written(NamedTuple):
             if "enum value" in cause:  # levels of thinking are the only ones
                 cause += f", which is none of {', '.join(THINKING_LEVELS)}"
             place = re.sub(r"\w+", lambda key: self.spellings.get(key[0], key[0]), place.lstrip("."))
+            place = place.replace("[...]", f".{self._wrong_server()}" if "mcp" in place else "[...]", 1)
             what = f"{place}: {cause[:1].lower()}{cause[1:]}" if place else f"{cause[:1].lower()}{cause[1:]}"
             raise _wrong(self.source, what) from None
+
+    def _wrong_server(self) -> str:
+        """The first that is none: what checks them says where in one something is wrong, and not in which."""
+        for name, server in self.data["mcpServers"].items():
+            try:
+                msgspec.convert(server, McpServer)
+            except msgspec.ValidationError:
+                return str(name)
+        return "…"
 
 
 def _read(path: str, within: str = "") -> _Written:
@@ -263,8 +278,9 @@ def _spelt(value: Any) -> tuple[Any, dict[str, str]]:
     return each_spelt(value), others
 
 
-def _placed(written: _Written, folder: str) -> _Written:
-    """Its paths from the root on, and those of templates apart from the texts they stand among."""
+def _placed(written: _Written, folder: str, servers: str = "", project: str = "") -> _Written:
+    """Its paths from the root on, and those of templates apart from the texts they stand among. Its servers
+    are started in `servers`, and its models are those of `project`."""
     data = written.data
     if not isinstance(data, dict):
         return written
@@ -278,7 +294,22 @@ def _placed(written: _Written, folder: str) -> _Written:
     for key in _PLACES:
         if isinstance(data.get(key), list):
             data[key] = [_path(each, folder) if isinstance(each, str) else each for each in data[key]]
+    if isinstance(data.get("models"), list):
+        data["models"] = [
+            {**each, "project": project} if isinstance(each, dict) else each for each in data["models"]
+        ]
+    if servers and isinstance(data.get("mcpServers"), dict):
+        data["mcpServers"] = {
+            name: _started_in(servers, each) if isinstance(each, dict) else each
+            for name, each in data["mcpServers"].items()
+        }
     return written._replace(data=data)
+
+
+def _started_in(folder: str, server: dict[str, Any]) -> dict[str, Any]:
+    cwd = server.get("cwd", "")
+    is_open = isinstance(cwd, str) and not cwd.startswith("${")
+    return {**server, "cwd": _path(cwd, folder)} if is_open else server
 
 
 def names_a_file(text: Any) -> bool:

@@ -55,22 +55,6 @@ class Skill(NamedTuple):
 # --- the folders --------------------------------------------------------------------------------------
 
 
-def project_folders(cwd: str) -> list[str]:
-    """Where a project keeps skills: those of `cwd`, then those for all agents up to the repository's root."""
-    here = os.path.abspath(cwd)
-    above = [here]
-    while not os.path.exists(os.path.join(above[-1], ".git")):
-        parent = os.path.dirname(above[-1])
-        if parent == above[-1]:
-            above = [here]  # in no repository
-            break
-        above.append(parent)
-    return [
-        os.path.join(here, ".pi", "skills"),
-        *(os.path.join(folder, ".agents", "skills") for folder in above),
-    ]
-
-
 def find(folders: Iterable[str], notice: Notice) -> list[Skill]:
     """The skills in `folders`, which need not be there, and any of which may be a SKILL.md instead. Of two
     skills with one name the first counts, and below one folder the one that is nearer to it."""
@@ -116,16 +100,24 @@ def _files_below(root: str, notice: Notice) -> Iterator[str]:
             continue
         seen.add(real)
         try:
-            names = sorted(os.listdir(folder))
+            file, folders = looked_into(folder)
         except OSError as error:
             notice(f"{named(folder)} is left out: {error.strerror or error}")
             continue
-        file = os.path.join(folder, FILE)
-        if FILE in names and not os.path.isdir(file):
+        if file:
             yield file
         elif depth < DEEPEST:
-            inside = (os.path.join(folder, name) for name in names if _may_hold_skills(name))
-            waiting.extend((path, depth + 1) for path in inside if os.path.isdir(path))
+            waiting.extend((path, depth + 1) for path in folders)
+
+
+def looked_into(folder: str) -> tuple[str, list[str]]:
+    """The file that makes a folder a skill; or else none, and the folders in it that may be some, by name."""
+    names = sorted(os.listdir(folder))
+    file = os.path.join(folder, FILE)
+    if FILE in names and not os.path.isdir(file):
+        return file, []
+    inside = (os.path.join(folder, name) for name in names if _may_hold_skills(name))
+    return "", [path for path in inside if os.path.isdir(path)]
 
 
 def _may_hold_skills(name: str) -> bool:

@@ -33,6 +33,11 @@ class Switch:
     def _cancel(self, task: asyncio.Task[object]) -> None:
         self._has_cancelled = task.cancel()
 
+    @property
+    def is_off(self) -> bool:
+        """Whether somebody wants the turn to end."""
+        return self._is_off
+
     def reset(self) -> None:
         self._is_off = False
 

@@ -14,13 +14,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from perdure.agent import places
 from perdure.agent.frontmatter import can_be_typed, named, one_line, read
 
 if TYPE_CHECKING:
     from perdure.agent.extensions import Api, CommandContext
     from perdure.agent.prompt import Notice
 
-ENDING = ".md"
 MOST = 64 * 1024
 """Bytes of one file."""
 _DESCRIPTION = 1024
@@ -68,29 +68,24 @@ def find(folders: Iterable[str], paths: Iterable[str], notice: Notice) -> list[T
 def _files(folders: Iterable[str], paths: Iterable[str], notice: Notice) -> Iterator[str]:
     for folder in map(os.path.abspath, folders):
         try:
-            yield from _files_in(folder)
+            yield from places.templates_in(folder)
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:
             notice(f"{named(folder)} is left out: {error.strerror or error}")
     for path in map(os.path.abspath, paths):
         try:
-            yield from _files_in(path) if os.path.isdir(path) else [path]
+            yield from places.templates_in(path) if os.path.isdir(path) else [path]
         except OSError as error:
             notice(f"{named(path)} is left out: {error.strerror or error}")
 
 
-def _files_in(folder: str) -> list[str]:
-    names = sorted(name for name in os.listdir(folder) if name.endswith(ENDING) and name[0] != ".")
-    return [path for name in names if not os.path.isdir(path := os.path.join(folder, name))]
-
-
 def _template(path: str) -> Template:
     file = os.path.basename(path)
-    name = file.removesuffix(ENDING)
+    name = file.removesuffix(places.TEMPLATE)
     head, body, is_cut = read(path, MOST)
-    if not file.endswith(ENDING):
-        raise ValueError(f"its name does not end with {ENDING}")
+    if not file.endswith(places.TEMPLATE):
+        raise ValueError(f"its name does not end with {places.TEMPLATE}")
     if not can_be_typed(name):
         raise ValueError("its name cannot be typed as a command")
     if is_cut:

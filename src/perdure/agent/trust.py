@@ -167,11 +167,6 @@ class Trust:
         return True
 
 
-def trusted(folder: str) -> str | None:
-    """The folder itself, as the project that may be read, if the user trusts it."""
-    return folder if Trust().is_trusted(folder) else None
-
-
 def _is_first(home: int) -> bool:
     """Of our own processes."""
     try:

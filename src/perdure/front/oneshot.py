@@ -62,7 +62,7 @@ def oneshot(options: SimpleNamespace, out: Output) -> int:
             trusted=trusted,
         )
         if options.model:
-            agent.find_model(options.model)  # or a fork would be made for nothing
+            _find_model(agent, options.model, out)  # or a fork would be made for nothing
         return asyncio.run(_Run(agent, options, out, cwd).talk(asked))
 
 
@@ -104,6 +104,7 @@ class _Run:
         self._doing = f"{error.message}; waiting for it"
 
     async def _talk(self, asked: Asked, meant: Meant, session: Session) -> int:
+        self._doing = "Making the model ready"
         await self._agent.start(
             self._options.model or None,
             session=session,
@@ -116,8 +117,12 @@ class _Run:
             self._agent.agent.note_change(SessionInfo(self._options.name))
         said = await self._typed(asked, session)
         if said is None:
-            return 0
+            if self._options.name and session.head is not None:
+                await self._agent.rename(self._options.name)
+            return 128 + self._signal if self._signal else 0
         content = asked.content(said)
+        if not said.strip() and not (asked.texts or asked.blocks):
+            raise UsageError(f"{asked.said.split()[0]} makes an empty prompt of that", "give it arguments")
         self._refuse_far_too_much(content)
         if self._is_json:
             cwd = meant.header.cwd or config.here()
@@ -324,7 +329,7 @@ def _as_called(program: str) -> str:
     if any(os.access(os.path.join(folder, program), os.X_OK) for folder in folders if folder):
         return program
     called = sys.argv[0]
-    return called if os.path.basename(called) == program else "python -m perdure"
+    return called if os.path.basename(called) == program else "python -P -m perdure"
 
 
 # --- what the options say ---------------------------------------------------------------------------------
@@ -337,6 +342,16 @@ def _in_directory(wanted: str) -> str:
         except OSError as error:
             raise PerdureError(f"Cannot go to {wanted}: {error.strerror}", "give -C a folder") from None
     return config.here()
+
+
+def _find_model(agent: AgentSession, name: str, out: Output) -> None:
+    """An extension that was left out may be the reason that there is none of that name."""
+    try:
+        agent.find_model(name)
+    except PerdureError:
+        for notice in agent.notices:
+            out.note(Styled(one_line(notice), "yellow"))
+        raise
 
 
 def _asked(options: SimpleNamespace, cwd: str, out: Output) -> Asked:

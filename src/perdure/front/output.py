@@ -216,6 +216,9 @@ class Output:
     def _answer(self) -> str:
         try:
             return self._stdin.readline() if self._stdin is not None else ""
+        except KeyboardInterrupt:
+            self._tell("\n")
+            raise
         except (OSError, ValueError):
             return ""  # what cannot be read is no yes
 

@@ -1,18 +1,24 @@
 """Whether a folder's own settings may be read: asked once, of somebody who has seen what they would allow.
 
-Who says nothing has not said yes. Where nobody can be asked, one line says what was left aside.
+Who says nothing has not said yes. Where nobody can be asked, one line says what was left aside. A folder that
+only holds text costs nothing: what tells of the others is imported for them.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from perdure import config
-from perdure.agent.project import Offer, Project, summary
+from perdure.agent import places
 from perdure.agent.trust import Trust
 from perdure.errors import PerdureError
 from perdure.front.output import Output, Styled
 from perdure.front.visible import one_line, width
+
+if TYPE_CHECKING:
+    from perdure.agent.project import Offer, Project
 
 _MOST_ITEMS = 12  # of a kind, for somebody who is asked
 _MOST_LINES = 6  # of an item
@@ -24,6 +30,11 @@ _FURTHER = "        "  # deeper than an item, for which no text of the folder's 
 Line = tuple[str | Styled, ...]
 
 
+def project(cwd: str, out: Output, *, may_ask: bool) -> str | None:
+    """The folder's real path, as the project that may be read, if it is trusted."""
+    return os.path.realpath(cwd) if ask(cwd, out, may_ask=may_ask) else None
+
+
 def ask(cwd: str, out: Output, *, may_ask: bool) -> bool:
     """Whether the folder is trusted. Without a decision it is not, and also not if it has nothing to offer
     yet: what comes to be there waits for a yes like anything else."""
@@ -31,36 +42,46 @@ def ask(cwd: str, out: Output, *, may_ask: bool) -> bool:
     decision = trust.decision(cwd)
     if decision is not None:
         return decision.is_trusted
-    project = Project(cwd)
-    offers = project.offers()
+    if not places.may_bring_something(cwd):
+        return False
+    from perdure.agent.project import Project
+
+    brought = Project(cwd)
+    offers = brought.offers()
     if not offers:
         return False
     if trouble := trust.trouble:
         _warn(f"{trouble}; until it is corrected or removed, no folder is trusted", out)
     elif may_ask and out.can_ask:
-        return _is_agreed(trust, project, offers, out)
+        return _is_agreed(trust, brought, offers, out)
     else:
-        _warn(project.untrusted(out.program), out)
+        _warn(brought.untrusted(out.program), out)
     return False
 
 
 def lines(offers: Iterable[Offer], columns: int = 0, *, is_brief: bool = False) -> Iterator[Line]:
-    """What they allow, a group each, in so many columns if that matters; `is_brief` cuts what is long."""
+    """What they allow, a group each, in so many columns if that matters; `is_brief` cuts what is long, but
+    nothing that is dangerous."""
+    from perdure.agent.project import DANGEROUS
+
     room = columns - len(_FURTHER) if columns else 0
     for kind, allows, items in offers:
         first, *further = _folded(f"{kind}: {allows}", room)
         yield (_HEAD, Styled(f"{kind}:", "bold"), first.removeprefix(f"{kind}:"))
         yield from ((_ITEM, line) for line in further)
-        for item in items[:_MOST_ITEMS] if is_brief else items:
-            first, *further = _folded(_cut(item, room) if is_brief else item, room)
+        is_cut = is_brief and kind not in DANGEROUS
+        for item in items[:_MOST_ITEMS] if is_cut else items:
+            first, *further = _folded(_cut(item, room) if is_cut else item, room)
             yield (_ITEM, first)
             yield from ((_FURTHER, line) for line in further)
-        if is_brief and (more := len(items) - _MOST_ITEMS) > 0:
+        if is_cut and (more := len(items) - _MOST_ITEMS) > 0:
             yield (_ITEM, f"… and {more:,} more")
 
 
-def _is_agreed(trust: Trust, project: Project, offers: Sequence[Offer], out: Output) -> bool:
-    folder = one_line(config.as_typed(project.cwd))
+def _is_agreed(trust: Trust, brought: Project, offers: Sequence[Offer], out: Output) -> bool:
+    from perdure.agent.project import summary
+
+    folder = one_line(config.as_typed(brought.cwd))
     out.note(f"{folder} brings more than text. If you trust it, this is used:")
     for line in lines(offers, out.note_columns, is_brief=True):
         out.note(*line)
@@ -73,7 +94,7 @@ def _is_agreed(trust: Trust, project: Project, offers: Sequence[Offer], out: Out
         out.note("Nothing is decided, and nothing of it is used now.")
         return False
     try:
-        trust.decide(project.cwd, answer)
+        trust.decide(brought.cwd, answer)
     except PerdureError as error:
         _warn(f"That holds for this time only: {error.said}", out)
     else:
@@ -94,20 +115,27 @@ def _cut(item: str, columns: int) -> str:
 def _folded(text: str, columns: int) -> list[str]:
     """On lines of so many columns, between words where there are some; on one, if no number is given."""
     text = one_line(text)
-    columns = max(columns, _NARROWEST) if columns else width(text)
-    if width(text) <= columns:
+    if not columns:
         return [text]
+    columns = max(columns, _NARROWEST)
     found = [""]
     for word in text.split(" "):
-        if found[-1] and width(f"{found[-1]} {word}") <= columns:
-            found[-1] += f" {word}"
+        longer = f"{found[-1]} {word}" if found[-1] else word
+        if _fits(longer, columns):
+            found[-1] = longer
             continue
         found += [""] if found[-1] else []
-        while width(word) > columns:
+        at = 0
+        while not _fits(rest := word[at : at + columns + 1], columns):
             length = columns
-            while width(word[:length]) > columns:
-                length -= 1
-            found[-1:] = [word[:length], ""]
-            word = word[length:]
-        found[-1] = word
+            while (over := width(rest[:length]) - columns) > 0:
+                length -= (over + 1) // 2  # no character takes more than two
+            found[-1:] = [rest[:length], ""]
+            at += length
+        found[-1] = rest
     return found
+
+
+def _fits(text: str, columns: int) -> bool:
+    """Nor has it more characters: a long text is not measured as a whole, however narrow it may be."""
+    return len(text) <= columns and width(text) <= columns

@@ -330,7 +330,7 @@ def test_pi_16_what_a_model_leaves_open_is_as_built_in(registry_of):
     ("own", "cause"),
     [
         ([{"id": "m"}], r"settings\.json: model custom/m has no base_url"),
-        ([{"id": "m", "base_url": LOCAL}] * 2, "Two models of the settings are custom/m"),
+        ([{"id": "m", "base_url": LOCAL}] * 2, "settings.json: two models are custom/m"),
         ([{"id": "m", "base_url": "localhost:8080"}], "base_url of custom/m is no address"),
     ],
 )

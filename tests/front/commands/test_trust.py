@@ -2,10 +2,12 @@
 
 import io
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import pexpect
 import pytest
 
 from perdure.agent.trust import Trust
@@ -29,7 +31,7 @@ class Done(NamedTuple):
 def run(capsys):
     def run(dir: str | None = None, *, list: bool = False, revoke: bool = False, json: bool = False) -> Done:
         capsys.readouterr()
-        code = trust(SimpleNamespace(dir=dir, list=list, revoke=revoke), Output(json=json))
+        code = trust(SimpleNamespace(dir=dir, list=list, revoke=revoke, yes=False), Output(json=json))
         return Done(code, *capsys.readouterr())
 
     return run
@@ -55,7 +57,7 @@ SHOWN = (
 )
 
 
-@pytest.mark.parametrize("dir", [None, "", ".", "../demo", "~/code/demo"])
+@pytest.mark.parametrize("dir", [None, ".", "../demo", "~/code/demo"])
 def test_g_10_a_folder_is_trusted_after_what_it_brings_was_shown(dir, run, folder):
     """Once; after that it was already."""
     now = "~/code/demo is trusted now, with everything below it, also what comes to be there later.\n"
@@ -69,6 +71,36 @@ def test_g_10_a_folder_may_be_trusted_by_one_above(run, folder):
     Trust().decide(str(folder.parent), True)
     assert run().out.endswith("~/code/demo was trusted already, because ~/code is.\n")
     assert Trust().all() == {str(folder.parent): True}
+
+
+def test_an_empty_folder_is_no_folder(folder):
+    """A script's variable that is not set trusts nothing."""
+    assert main(["trust", ""]) == 2
+    assert Trust().all() == {}
+
+
+@pytest.mark.parametrize(("typed", "is_trusted"), [("y", True), ("n", False), ("", False)])
+def test_g_10_at_a_terminal_it_is_asked_behind_the_list(typed, is_trusted, folder):
+    child = pexpect.spawn(
+        sys.executable, ["-m", "perdure", "trust"], encoding="utf-8", timeout=30, cwd=folder
+    )
+    child.expect_exact("x: runs evil now")
+    child.expect_exact("Trust ~/code/demo, and everything below it? [y/N] ")
+    child.sendline(typed)
+    child.expect_exact("is trusted now" if is_trusted else "Nothing is changed.")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert Trust().is_trusted(str(folder)) == is_trusted
+
+
+def test_g_10_with_yes_nobody_is_asked(folder):
+    child = pexpect.spawn(
+        sys.executable, ["-m", "perdure", "trust", "-y"], encoding="utf-8", timeout=30, cwd=folder
+    )
+    child.expect_exact("is trusted now")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert Trust().is_trusted(str(folder))
 
 
 @pytest.mark.parametrize("steps", [0, 1])
@@ -94,7 +126,7 @@ def test_g_10_what_could_not_be_shown_is_not_trusted(folder):
             raise OSError(28, "No space left on device")
 
     with pytest.raises(OutputLost):
-        trust(SimpleNamespace(dir=None, list=False, revoke=False), Output(stdout=Full()))
+        trust(SimpleNamespace(dir=None, list=False, revoke=False, yes=False), Output(stdout=Full()))
     assert Trust().all() == {}
 
 
@@ -111,6 +143,19 @@ def test_trust_as_json(run, folder):
         **{"path": str(folder), "trusted": True, "by": str(folder), "new": True}
     }
     assert not run(json=True).data["new"]
+
+
+def test_g_10_nothing_dangerous_is_cut(run, folder):
+    """Neither as text nor as JSON."""
+    for number in range(30):
+        (folder / ".pi" / "extensions" / f"b{number:02}.py").touch()
+    server = {"command": "sh", "args": ["-c", "x" * 5000 + "END"]}
+    (folder / ".pi" / "settings.json").write_text(json.dumps({"mcpServers": {"x": server}}))
+    text = run().out
+    for offer in run(json=True).data["offers"]:
+        assert all(f"    {item}\n" in text for item in offer["items"])
+    assert f"x: runs sh -c {'x' * 5000}END\n" in text
+    assert text.count("extensions/b") == 30
 
 
 def test_a_folder_has_to_be_there_and_to_be_one(run, folder):

@@ -21,7 +21,7 @@ from perdure.agent.tools import Tool
 
 __all__ = ["ServerState", "Servers", "tool_name"]
 
-_NOT_INSTALLED = "the package mcp is not installed; pip install 'perdure[mcp]'"
+_INSTALL = "pip install 'perdure[mcp]'"
 
 
 class Servers:
@@ -33,7 +33,10 @@ class Servers:
         environment: Mapping[str, str],
         notice: Callable[[str], None],
     ) -> None:
-        """`environment` is the user's: `${NAME}` is looked up there, and servers see almost none of it."""
+        """`environment` is the user's: `${NAME}` is looked up there, and servers see almost none of it.
+        `${PWD}` is `cwd`, where the user works. That is not where a server starts, if its settings name a
+        place: what is in that folder would be run, as by `npx` and `python -m`."""
+        environment = {**environment, "PWD": cwd}
         self._notice = notice
         self._servers = [Server(name, each, cwd, environment, notice) for name, each in configured.items()]
         self._tools: list[Tool] | None = None
@@ -81,10 +84,10 @@ class Servers:
         """Why the SDK cannot be used; empty if it can."""
         try:
             await in_thread(_load)
-        except ImportError as error:
+        except Exception as error:  # of a package of another version, of that name, or broken
             is_missing = isinstance(error, ModuleNotFoundError) and error.name in ("mcp", "mcp_types")
-            cause = f"the package mcp cannot be loaded: {one_line(str(error))}"
-            why = _NOT_INSTALLED if is_missing else cause
+            cause = f"the package mcp cannot be used: {one_line(str(error) or type(error).__name__)}"
+            why = f"{'the package mcp is not installed' if is_missing else cause}; {_INSTALL}"
             self._notice(f"MCP servers are configured but {why}")
             return why
         return ""
@@ -100,7 +103,28 @@ class Servers:
 
 
 def _load() -> None:
-    import mcp  # noqa: F401
+    """Every name that is used later: whether there is one depends on the version of the package."""
+    import anyio  # noqa: F401
+    from mcp import Client, MCPError  # noqa: F401
+    from mcp.client.streamable_http import streamable_http_client  # noqa: F401
+    from mcp.shared.message import SessionMessage  # noqa: F401
+    from mcp_types import (  # noqa: F401
+        CONNECTION_CLOSED,
+        INTERNAL_ERROR,
+        METHOD_NOT_FOUND,
+        CallToolRequest,
+        CallToolRequestParams,
+        CallToolResult,
+        ErrorData,
+        Implementation,
+        InputRequiredResult,
+        JSONRPCError,
+        TextResourceContents,
+        jsonrpc_message_adapter,
+    )
+    from pydantic import TypeAdapter, ValidationError  # noqa: F401
+
+    from perdure.agent.mcp import http, program  # noqa: F401
 
     # Where nobody has set up logging, Python itself prints what a library complains about.
     for name in ("mcp", "client"):

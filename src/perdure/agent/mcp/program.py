@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from perdure.agent.aside import settled
 from perdure.agent.models.history import sound
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Program:
         from mcp.shared.message import SessionMessage
 
         loop = asyncio.get_running_loop()
-        transport, pipes = await loop.subprocess_exec(
+        starting = loop.subprocess_exec(
             lambda: _Pipes(loop),
             *self._command,
             stdin=PIPE,
@@ -103,7 +104,9 @@ class Program:
             env=dict(self._environment),
             start_new_session=True,
         )
-        self._transport, self._pipes = transport, pipes
+        # If this were cancelled, asyncio would end the program itself, and nothing of what it has started.
+        with anyio.CancelScope(shield=True):
+            self._transport, self._pipes = await settled(starting)
         heard, hearing = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         # Some of ours may wait for a server that does not read: that a call is cancelled must not.
         saying, said = anyio.create_memory_object_stream[SessionMessage](_WAITING)

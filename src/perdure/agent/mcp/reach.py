@@ -2,7 +2,7 @@
 
 `${NAME}` and `${NAME:-default}` stand for variables of the user's environment, so that a key need not be
 written down. A program gets what is written in its `env` and the few variables without which nothing works:
-no other, as any of them may be a secret that is not meant for it.
+no other, as any of them may be a secret that is not meant for it. It starts where its settings say.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from perdure.agent.environment import for_children
+from perdure.agent.mcp.secrets import VARIABLE, credentials, is_secret, pieces, secrets_in, without_secrets
 from perdure.agent.settings import McpServer
 
 _NEEDED = (
@@ -23,7 +23,6 @@ _NEEDED = (
     *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMDATA"),
     *("SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
 )
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _HTTP = {"http", "streamablehttp"}
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """What the name of a header is made of."""
@@ -37,27 +36,18 @@ class Local(NamedTuple):
     command: tuple[str, ...]
     cwd: str
     environment: dict[str, str]
-
-    @property
-    def secrets(self) -> list[str]:
-        """What may not be in a message about it."""
-        harmless = for_children(self.environment, ())
-        return [value for name, value in self.environment.items() if name not in harmless]
+    secrets: tuple[str, ...] = ()
+    """What may not be in a message about it."""
 
 
 class Remote(NamedTuple):
     url: str
     headers: dict[str, str]
-
-    @property
-    def secrets(self) -> list[str]:
-        parts = urlsplit(self.url)
-        words = [word for value in self.headers.values() for word in value.split()]
-        return [each for each in (parts.username, parts.password, parts.query, *words) if each]
+    secrets: tuple[str, ...] = ()
 
 
 def reached(server: McpServer, environment: Mapping[str, str], cwd: str) -> Local | Remote:
-    """Misconfigured, if it is not said how."""
+    """Misconfigured, if it is not said how. `cwd` is where it starts, if its settings say nothing else."""
     kind = re.sub(r"[-_ ]", "", server.type.lower())
     if server.command and server.url:
         raise Misconfigured("has both a command and a url; keep one of them")
@@ -76,17 +66,13 @@ def reached(server: McpServer, environment: Mapping[str, str], cwd: str) -> Loca
 
 
 def shown(server: McpServer) -> str:
-    """Where it is, as it is written: no variable's value, and no part of an address that may be secret."""
-    if server.url:
-        return _public(server.url)
-    words = (server.command, *server.args)
-    return " ".join(shlex.quote(_public(word)) if "$" not in word else _public(word) for word in words)
+    """Where it is, as it is written: variables by name, and nothing that is known for a secret."""
+    words = without_secrets((server.url,) if server.url else (server.command, *server.args))
+    return " ".join(word if server.url or "$" in word or "…" in word else shlex.quote(word) for word in words)
 
 
 def _local(server: McpServer, environment: Mapping[str, str], cwd: str) -> Local:
-    def said(text: str) -> str:
-        return _expanded(text, environment)
-
+    said = _Expansion(environment)
     command, *arguments = map(said, (server.command, *server.args))
     needed = {name: environment[name] for name in _NEEDED if name in environment}
     # A function of bash's, in a variable of this name, would be run.
@@ -94,15 +80,19 @@ def _local(server: McpServer, environment: Mapping[str, str], cwd: str) -> Local
     own = {name: said(value) for name, value in server.env.items()}
     if any("\0" in text for text in (command, *arguments, *own, *own.values())):
         raise Misconfigured("has a NUL character in its command, args or env; remove it")
+    folder = os.path.expanduser(said(server.cwd))
+    values = [value for name, value in own.items() if is_secret(name, value)]
     return Local(
         (os.path.expanduser(command), *arguments),
-        os.path.join(cwd, os.path.expanduser(said(server.cwd))),
+        os.path.join(cwd, folder) if folder else cwd,
         needed | own,
+        _longest_first(*said.secrets, *values, also=secrets_in(arguments)),
     )
 
 
 def _remote(server: McpServer, environment: Mapping[str, str]) -> Remote:
-    url = _expanded(server.url, environment).strip()
+    said = _Expansion(environment)
+    url = said(server.url).strip()
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -110,28 +100,38 @@ def _remote(server: McpServer, environment: Mapping[str, str]) -> Remote:
         is_address = False
     if not is_address:
         raise Misconfigured("has no usable url; write one that begins with https:// or http://")
-    headers = {name: _expanded(value, environment).strip() for name, value in server.headers.items()}
+    headers = {name: said(value).strip() for name, value in server.headers.items()}
     for name, value in headers.items():
         if not (_TOKEN.fullmatch(name) and value.isascii() and value.isprintable()):
             raise Misconfigured(f"has a header {name!r:.60} with characters that no header has; correct it")
-    return Remote(url, headers)
+    secrets = _longest_first(*said.secrets, *headers.values(), also=credentials(url))
+    return Remote(url, headers, secrets)
 
 
-def _expanded(text: str, environment: Mapping[str, str]) -> str:
-    def value(found: re.Match[str]) -> str:
+class _Expansion:
+    """`${NAME}` replaced, and what of that may be secret."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self.secrets: list[str] = []
+
+    def __call__(self, text: str) -> str:
+        return VARIABLE.sub(self._value, text)
+
+    def _value(self, found: re.Match[str]) -> str:
         name, default = found.groups()
-        given = environment.get(name)
-        if default is not None:
-            return given or default
-        if given is None:
+        given = self._environment.get(name)
+        if given is None and default is None:
             raise Misconfigured(
                 f"needs the variable {name}, which is not set; set it, or write ${{{name}:-…}}"
             )
-        return given
+        value = given or default or ""
+        if is_secret(name, value, is_the_users=bool(given)):
+            self.secrets.append(value)
+        return value
 
-    return _VARIABLE.sub(value, text)
 
-
-def _public(text: str) -> str:
-    """An address without user, password and what is asked of it; any other word as it is."""
-    return re.sub(r"(\w://)[^\s/?#]*@", r"\1", re.sub(r"(\w://[^\s?#]*)[?#].*", r"\1", text))
+def _longest_first(*values: str, also: Iterable[str]) -> tuple[str, ...]:
+    """One may be a part of another, of which nothing may be left."""
+    found = {*also, *(piece for value in values for piece in pieces(value))} - {""}
+    return (*sorted(found, key=len, reverse=True),)

@@ -4,10 +4,9 @@ there, and whatever goes wrong with one server is nothing to the others."""
 from __future__ import annotations
 
 import asyncio
-import math
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -20,6 +19,7 @@ from perdure.agent.mcp.tools import answer, is_cut_off, listed, made, one_line, 
 from perdure.agent.models.http_errors import masked
 from perdure.agent.settings import McpServer
 from perdure.agent.tools import AgentToolResult, Tool, ToolContext
+from perdure.session.entry import Text
 
 if TYPE_CHECKING:
     from anyio import CancelScope
@@ -36,7 +36,7 @@ class ServerState(Struct, frozen=True):
     name: str
     state: Literal["ready", "starting", "failed", "disabled"]
     address: str
-    """A command line or a URL, without anything that may be secret."""
+    """A command line or a URL as it is written, without what is named like a secret or looks like one."""
     why: str = ""
     """What went wrong, if it failed."""
     protocol: str = ""
@@ -113,7 +113,7 @@ class Server:
         return twins
 
     def say(self, what: str) -> None:
-        self._notice(f"MCP server {one_line(self._name, _LONGEST_NAME)} {what}")
+        self._notice(f"MCP server {one_line(self._name, _LONGEST_NAME)} {self._masked(what)}")
 
     # --- from start to end ---------------------------------------------------------------------------
 
@@ -137,13 +137,12 @@ class Server:
         from mcp_types import Implementation
 
         began = time.monotonic()
-        patience = self._configured.startup_timeout_sec
-        with anyio.CancelScope(deadline=anyio.current_time() + patience) as scope:
+        with anyio.CancelScope() as scope, self._patience(scope.cancel) as timer:
             self._scope = scope
             about_us = Implementation(name="perdure", version=__version__)
             async with Client(self._transport(), client_info=about_us, cache=None) as client:
                 tools = await self._tools(client)
-                scope.deadline = math.inf
+                timer.cancel()
                 self._client = client
                 told = client.server_info
                 self.state = replace(
@@ -157,22 +156,36 @@ class Server:
                 self.settled.set()
                 await self._over.wait()
                 scope.deadline = anyio.current_time() + _FAREWELL
-        if self.state.state == "starting":
-            self._fail(f"did not start within {patience:g} s{self._last_words()}")
-        else:
-            self._fail(f"has ended{self._how_it_ended()}")
+        self._fail(f"has ended{self._how_it_ended()}")
+
+    @contextmanager
+    def _patience(self, end: Callable[[], None]) -> Iterator[asyncio.TimerHandle]:
+        """When it is over, the server has failed, and nobody waits for its program to end too."""
+        seconds = self._configured.startup_timeout_sec
+
+        def give_up() -> None:
+            self._fail(f"did not start within {seconds:g} s{self._last_words()}")
+            end()
+
+        timer = asyncio.get_running_loop().call_later(seconds, give_up)
+        try:
+            yield timer
+        finally:
+            timer.cancel()
 
     def _transport(self) -> AbstractAsyncContextManager[TransportStreams]:
         if isinstance(self._reached, Local):
             from perdure.agent.mcp.program import Program
 
-            self._program = Program(*self._reached, over=self._over)
+            command, cwd, environment, _ = self._reached
+            self._program = Program(command, cwd, environment, over=self._over)
             return self._program.connected()
         from perdure.agent.mcp.http import connected
 
         assert self._reached is not None
         silence = max(self._configured.tool_timeout_sec, self._configured.startup_timeout_sec) + _FAREWELL
-        return connected(*self._reached, silence=silence, trouble=self._miss)
+        url, headers, _ = self._reached
+        return connected(url, headers, silence=silence, trouble=self._miss)
 
     async def _tools(self, client: Client) -> tuple[Tool, ...]:
         found, is_all = await listed(client)
@@ -189,7 +202,7 @@ class Server:
         """Said once. Its tools stay, and answer that it has ended."""
         if self.state.state == "failed" or self._is_closing:
             return
-        what = masked(what, self._reached.secrets if self._reached is not None else ())
+        what = self._masked(what)
         self.state = replace(self.state, state="failed", why=what)
         self.settled.set()
         self.say(what)
@@ -198,7 +211,7 @@ class Server:
         """Said once, too. A server at an address that is gone may come back."""
         if self.state.state == "ready" and not (self._is_missed or self._is_closing):
             self._is_missed = True
-            self.say(f"gave no answer: {one_line(why)}")
+            self.say(f"gave no answer: {self._line(why)}")
 
     def _cause(self, error: Exception) -> str:
         what = "has ended" if self.state.state == "ready" else "did not start"
@@ -207,15 +220,22 @@ class Server:
         if isinstance(error, OSError) and isinstance(self._reached, Local):
             is_missing = error.filename == self._reached.cwd
             subject = f"the folder {self._reached.cwd}" if is_missing else self._reached.command[0]
-            return f"{what}: {one_line(f'{subject}: {error.strerror or error}')}"
-        return f"{what}: {one_line(words(error))}{self._last_words()}"
+            return f"{what}: {self._line(f'{subject}: {error.strerror or error}')}"
+        return f"{what}: {self._line(words(error))}{self._last_words()}"
 
     def _how_it_ended(self) -> str:
         return f": {self._program.how_it_ended}{self._last_words()}" if self._program is not None else ""
 
     def _last_words(self) -> str:
-        last = one_line(self._program.last_words) if self._program is not None else ""
+        last = self._line(self._program.last_words) if self._program is not None else ""
         return f": {last}" if last else ""
+
+    def _line(self, text: str) -> str:
+        """Masked before it is cut: of a secret, no beginning is left."""
+        return one_line(self._masked(text))
+
+    def _masked(self, text: str) -> str:
+        return masked(text, self._reached.secrets if self._reached is not None else ())
 
     # --- its tools -----------------------------------------------------------------------------------
 
@@ -229,13 +249,20 @@ class Server:
         given = {names.get(name, name): value for name, value in arguments.items()}
         try:
             async with asyncio.timeout(seconds):
-                return await answer(self._client, tool, given, ctx.update)
+                return self._safe(await answer(self._client, tool, given, ctx.update))
         except TimeoutError:
             return _error(f"{tool} gave no answer within {seconds:g} seconds, and was told to end")
         except Exception as error:
             if self._over.is_set():
                 return _error(f"MCP server {self._name} ended before {tool} gave an answer")
-            return _error(f"{tool} failed: {words(error)}")
+            return _error(f"{tool} failed: {self._masked(words(error))}")
+
+    def _safe(self, result: AgentToolResult) -> AgentToolResult:
+        """What a server complains about may have its key in it. What it answers is left as it is."""
+        if not result.is_error:
+            return result
+        blocks = [Text(self._masked(each.text)) if isinstance(each, Text) else each for each in result.blocks]
+        return replace(result, content=blocks)
 
 
 def _error(text: str) -> AgentToolResult:

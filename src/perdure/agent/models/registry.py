@@ -33,6 +33,7 @@ from perdure.agent.models.registry_values import Headers, Values
 from perdure.agent.settings import (
     FILE,
     MODELS_FILE,
+    PROJECT_FOLDER,
     CustomModel,
     CustomProvider,
     Settings,
@@ -199,6 +200,10 @@ class ModelRegistry:
         names = self._key_of(_unlisted(provider, found, "any"))[1] if found else ()
         return names[0] if names else ""
 
+    def stop_commands(self) -> None:
+        """End what runs for a key: nobody waits for it any more."""
+        self._values.stop_commands()
+
     def secret_names(self) -> frozenset[str]:
         """All variables that hold keys, set or not."""
         own = [each.headers for each in self._said.values()] + [each.headers for each in self._own.values()]
@@ -230,6 +235,15 @@ class ModelRegistry:
         elif not found and model.provider in self._files:
             found = self._path(MODELS_FILE)
         return f"{found}: " if found else ""
+
+    def _reference(self, model: CustomModel) -> str:
+        return f"{model.provider or self._owner(model.base_url)}/{model.id}"
+
+    def _settings_of(self, model: CustomModel) -> str:
+        """The file that a model of the settings stands in."""
+        if not model.project:
+            return self._path(FILE)
+        return config.as_typed(os.path.join(model.project, PROJECT_FOLDER, FILE))
 
     def _path(self, name: str) -> str:
         return config.as_typed(os.path.join(pi_home(self._home), name))
@@ -264,9 +278,9 @@ class ModelRegistry:
             for name, each in self._files.items()
             for model in each.models
         }
-        for model in self.settings.models:
-            found[f"{model.provider or self._owner(model.base_url)}/{model.id}"] = self._path(FILE)
-        return found
+        # A project's stand first in the settings, and count.
+        own = {self._reference(model): self._settings_of(model) for model in self.settings.models[::-1]}
+        return {**found, **dict(reversed(own.items()))}
 
     @cached_property
     def _catalog(self) -> Mapping[str, BuiltIn]:
@@ -290,15 +304,16 @@ class ModelRegistry:
                     api_key=model.api_key or (each.api_key if is_there else ""),
                     headers={**(each.headers if is_there else {}), **model.headers},
                 )
-        mine: set[str] = set()
+        mine: dict[str, str] = {}
         for model in self.settings.models:
-            owner = model.provider or self._owner(model.base_url)
-            reference = f"{owner}/{model.id}"
-            if reference in mine:
-                raise PerdureError(f"Two models of the settings are {reference}", "give one another provider")
-            mine.add(reference)
-            own = from_source(model, self._path(FILE))
-            found[reference] = msgspec.structs.replace(own, provider=owner)
+            reference, file = self._reference(model), self._settings_of(model)
+            if mine.get(reference) == file:
+                said = f"{file}: two models are {reference}"
+                raise PerdureError(said, "give one another provider")
+            if mine.setdefault(reference, file) != file:
+                continue  # a project's stand first, and its user's own of that name gives way
+            own = from_source(model, file, model.project)
+            found[reference] = msgspec.structs.replace(own, provider=reference.partition("/")[0])
         return {reference: found[reference] for reference in (*self._named, *found)}
 
     @cached_property

@@ -35,20 +35,24 @@ class Command(str):
 
     source: str
     """The file, or whoever else said so."""
+    folder: str
+    """Where it is run: in the project that it is from. The user's own are run in their home, and not where
+    they work: what a folder brings there could be run in the place of what they mean."""
 
-    def __new__(cls, text: str, source: str = "") -> Command:
+    def __new__(cls, text: str, source: str = "", folder: str = "") -> Command:
         made = super().__new__(cls, text)
         made.source = source
+        made.folder = folder or os.path.expanduser("~")
         return made
 
     def __repr__(self) -> str:
         return "Command(…)"
 
 
-def written(text: str, source: str) -> str:
+def written(text: str, source: str, folder: str = "") -> str:
     """A value as somebody wrote it: a command, or text that is left as it is."""
     bare = text.strip()
-    return Command(bare, source) if bare.startswith("!") else text
+    return Command(bare, source, folder) if bare.startswith("!") else text
 
 
 class _Outcome(NamedTuple):
@@ -62,8 +66,13 @@ class Commands:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
-        self._outcomes: dict[str, Future[_Outcome]] = {}
+        self._outcomes: dict[tuple[str, str], Future[_Outcome]] = {}
         self._lock = threading.Lock()
+        self._running = _Running()
+
+    def stop(self) -> None:
+        """End those that run: nobody waits for them any more."""
+        self._running.stop()
 
     def printed(self, command: Command, what: str) -> str:
         """`what` is what it is to print. Who asks while it runs gets the same answer; who asks after it
@@ -71,10 +80,10 @@ class Commands:
         from concurrent.futures import Future
 
         with self._lock:
-            outcome = self._outcomes.get(command)
+            outcome = self._outcomes.get((command, command.folder))
             is_first = outcome is None
             if outcome is None:
-                outcome = self._outcomes[command] = Future()
+                outcome = self._outcomes[command, command.folder] = Future()
         if is_first:
             self._settle(command, outcome)
         printed, trouble = outcome.result()
@@ -93,17 +102,19 @@ class Commands:
     def _settle(self, command: Command, outcome: Future[_Outcome]) -> None:
         found = _Outcome(trouble="was interrupted")
         try:
-            found = _run(command.removeprefix("!").strip(), self._environment)
+            text = command.removeprefix("!").strip()
+            found = _run(text, self._environment, command.folder, self._running)
         finally:
             if found.trouble:
                 with self._lock:
-                    del self._outcomes[command]
+                    del self._outcomes[command, command.folder]
             outcome.set_result(found)
 
 
-def _run(command: str, environment: Mapping[str, str]) -> _Outcome:
+def _run(command: str, environment: Mapping[str, str], folder: str, running: _Running) -> _Outcome:
     import subprocess
 
+    stops = running.stops
     try:
         # It is the user's own command, so it sees all of the user's environment, and is put to their shell.
         # It is the first of a session of its own: then all that it started can be ended with it, and it has
@@ -118,6 +129,7 @@ def _run(command: str, environment: Mapping[str, str]) -> _Outcome:
             stderr=subprocess.PIPE,
             bufsize=0,
             env=environment,
+            cwd=folder,
             start_new_session=os.name == "posix",
         )
     except (OSError, ValueError) as error:
@@ -126,14 +138,35 @@ def _run(command: str, environment: Mapping[str, str]) -> _Outcome:
     assert process.stderr is not None
     output, errors = _Reading(process.stdout), _Reading(process.stderr)
     is_in_time = False
+    running.add(process, stops)
     try:
         with suppress(subprocess.TimeoutExpired):
             process.wait(SECONDS)
             is_in_time = True
     finally:
+        running.processes.remove(process)
         if not is_in_time:
             _end(process)
     return _judged(process.returncode if is_in_time else None, output.read(), errors.read(), command)
+
+
+class _Running:
+    """The processes of commands, so that they can be ended: also one that is just being started."""
+
+    def __init__(self) -> None:
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.stops = 0
+        """How often all were ended."""
+
+    def add(self, process: subprocess.Popen[bytes], stops: int) -> None:
+        self.processes.append(process)
+        if self.stops != stops:
+            _end(process)
+
+    def stop(self) -> None:
+        self.stops += 1
+        for process in [*self.processes]:
+            _end(process)
 
 
 class _Reading:

@@ -163,13 +163,13 @@ def _changed(model: CustomModel, change: Traits, url: str) -> CustomModel:
     )
 
 
-def from_source(said: _Said, source: str) -> _Said:
+def from_source(said: _Said, source: str, folder: str = "") -> _Said:
     """The same; the commands in it know where they were written."""
     changes: dict[str, Any] = {
-        "headers": {name: written(value, source) for name, value in said.headers.items()}
+        "headers": {name: written(value, source, folder) for name, value in said.headers.items()}
     }
     if isinstance(said, CustomModel | CustomProvider):
-        changes["api_key"] = written(said.api_key.strip(), source)
+        changes["api_key"] = written(said.api_key.strip(), source, folder)
     if isinstance(said, CustomProvider):
         changes["models"] = tuple(from_source(each, source) for each in said.models)
         overrides = said.model_overrides.items()
@@ -209,6 +209,8 @@ class _Guarded:
         with _explained(self._whose, self._secrets):
             async with aclosing(self._speaker.stream(request)) as pieces:
                 async for piece in pieces:
+                    if not isinstance(piece, Piece | Finished):
+                        raise TypeError(f"its stream gave {type(piece).__name__}, no Piece and no Finished")
                     yield piece
 
 

@@ -29,6 +29,9 @@ class Values:
         self._environment = environment
         self._commands = Commands(environment)
 
+    def stop_commands(self) -> None:
+        self._commands.stop()
+
     def setting(self, variable: str) -> str:
         return self._environment.get(variable, "").strip()
 

@@ -101,6 +101,8 @@ def result_of(given: Any) -> AgentToolResult:
         return AgentToolResult(given)
     if not isinstance(given, AgentToolResult):
         raise TypeError(f"a tool returns an AgentToolResult or text, not {type(given).__name__}")
+    if not all(isinstance(block, Text | Image) for block in given.content):
+        raise TypeError("the content of a result is text, or a list of Text and Image")
     if given.details is not UNSET:
         dumps(given.details)  # what cannot be kept is no result
     return given
@@ -153,6 +155,18 @@ def checked(tool: Tool, arguments: Any) -> Any:
         return _check(tool.parameters)(given)
     except fastjsonschema.JsonSchemaValueException as error:
         raise BadArguments(str(error)) from None
+
+
+def check_schema(schema: Mapping[str, Any]) -> None:
+    """ValueError, if it is no JSON Schema of an object, which parameters are."""
+    import fastjsonschema
+
+    if schema.get("type") != "object":
+        raise ValueError('no JSON Schema of an object: its "type" has to be "object"')
+    try:
+        _check(schema)
+    except (fastjsonschema.JsonSchemaDefinitionException, PerdureError) as error:
+        raise ValueError(f"no JSON Schema: {error}") from None
 
 
 def _check(schema: Mapping[str, Any]) -> Callable[[Any], Any]:

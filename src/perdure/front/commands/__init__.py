@@ -277,6 +277,7 @@ TRUST = Command(
         ),
         Argument("--list", "list what was decided, and for which folders", "flag", False),
         Argument("--revoke", "take it back", "flag", False),
+        Argument("-y/--yes", "do not ask, where somebody could answer", "flag", False),
         _JSON,
     ),
     ("{pi} trust", "{pi} trust --list", "{pi} trust --revoke ~/code/demo"),

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 from perdure import config
 from perdure.agent.mcp import Servers, ServerState
 from perdure.agent.settings import FILE, McpServer, Settings, pi_home
-from perdure.agent.trust import Trust
 from perdure.errors import NotFound
+from perdure.front import trusting
 from perdure.front.amounts import counted
 from perdure.front.output import Output, Styled
 from perdure.front.table import table
@@ -21,7 +23,7 @@ _HEADS = ("NAME", "STATE", "TOOLS", "WHERE")
 _COLOURS = {"ready": "green", "failed": "red", "disabled": "dim", "starting": "yellow"}
 _EXAMPLE = (
     '{ "mcpServers": {',
-    '    "files": { "command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "."] }',
+    '    "files": { "command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "${PWD}"] }',
     "} }",
 )
 _PACE = 0.2  # seconds between two looks at who is still starting
@@ -29,7 +31,8 @@ _PACE = 0.2  # seconds between two looks at who is still starting
 
 def mcp(options: SimpleNamespace, out: Output) -> int:
     cwd = config.here()
-    configured = _wanted(_settings(cwd).mcp_servers, options.name)
+    settings = Settings.load(project=trusting.project(cwd, out, may_ask=True))
+    configured = _wanted(settings.mcp_servers, options.name)
     if not configured:
         if out.json:
             out.data([])
@@ -50,10 +53,6 @@ def mcp(options: SimpleNamespace, out: Output) -> int:
     return 1 if any(each.state == "failed" for each in servers.states) else 0
 
 
-def _settings(cwd: str) -> Settings:
-    return Settings.load(project=cwd if Trust().is_trusted(cwd) else None)
-
-
 def _wanted(configured: Mapping[str, McpServer], names: Sequence[str]) -> dict[str, McpServer]:
     for name in names:
         if name not in configured:
@@ -72,7 +71,13 @@ async def _start(servers: Servers, out: Output) -> None:
         await waiting
     finally:
         out.transient("")
+        _ignore_interrupts()  # it takes a moment to end them, and they are to be ended
         await servers.close()
+
+
+def _ignore_interrupts() -> None:
+    with suppress(ValueError):  # in a thread, which gets none
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _show(states: Sequence[ServerState], out: Output, *, with_tools: bool) -> None:

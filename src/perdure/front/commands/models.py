@@ -14,8 +14,8 @@ from perdure.agent.models import Model
 from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.models.resolver import ModelResolver, wanted
 from perdure.agent.settings import Settings
-from perdure.agent.trust import trusted
 from perdure.errors import ModelError
+from perdure.front import trusting
 from perdure.front.amounts import counted
 from perdure.front.output import Output, Styled
 from perdure.front.table import table
@@ -61,7 +61,7 @@ def models(options: SimpleNamespace, out: Output) -> int:
 
 def _registry(out: Output) -> ModelRegistry:
     """All there is to choose from, as an agent that is started here would have it."""
-    project = trusted(config.here())
+    project = trusting.project(config.here(), out, may_ask=False)
     settings = Settings.load(project=project)
     if not any(Installed.find(settings, project)):
         return ModelRegistry(settings)

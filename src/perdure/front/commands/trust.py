@@ -20,18 +20,20 @@ from perdure.front.visible import one_line
 
 
 def trust(options: SimpleNamespace, out: Output) -> int:
+    if options.dir == "":
+        raise UsageError("DIR is empty", "leave it out for the folder you are in")
     wanted = options.dir or os.curdir
-    if options.list and (options.revoke or wanted != os.curdir):
+    if options.list and (options.revoke or options.dir is not None):
         raise UsageError("--list shows every decision", "leave out the folder, and --revoke")
     decisions = Trust()
     if trouble := decisions.trouble:
         raise PerdureError(trouble, "correct that file, or remove it; until then no folder is trusted")
     if options.list:
         return _list(decisions, out)
-    return _revoke(decisions, wanted, out) if options.revoke else _trust(decisions, wanted, out)
+    return _revoke(decisions, wanted, out) if options.revoke else _trust(decisions, wanted, options, out)
 
 
-def _trust(decisions: Trust, wanted: str, out: Output) -> int:
+def _trust(decisions: Trust, wanted: str, options: SimpleNamespace, out: Output) -> int:
     project = Project(_folder(wanted))
     offers = project.offers()
     before = decisions.decision(project.cwd)
@@ -42,6 +44,11 @@ def _trust(decisions: Trust, wanted: str, out: Output) -> int:
         for line in lines(offers, out.columns if out.is_terminal else 0):
             out.line(*line)
         out.flush()
+    # Who types this mostly wants to see first what it would allow.
+    is_asked = is_new and offers and out.can_ask and not (options.yes or out.json)
+    if is_asked and not out.ask(f"Trust {one_line(_typed(project.cwd))}, and everything below it?"):
+        out.note("Nothing is changed.")
+        return 0
     if is_new:
         decisions.decide(project.cwd, True)
     now = decisions.decision(project.cwd)
