@@ -13,7 +13,8 @@ or a JSON Schema of your own, and then `run` gets the arguments as a plain dict.
 
     Tool("add", "Add two numbers.", Add, add)
 
-When a call is cancelled, `run` is cancelled: it ends what it started and lets CancelledError through.
+When a call is cancelled, `run` is cancelled: it ends what it started and lets CancelledError through. A plain
+function is run in a thread, and nobody waits for it any more then.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -71,13 +71,21 @@ async def _start(servers: Servers, out: Output) -> None:
         await waiting
     finally:
         out.transient("")
-        _ignore_interrupts()  # it takes a moment to end them, and they are to be ended
-        await servers.close()
+        with _no_interrupts():  # it takes a moment to end them, and they are to be ended
+            await servers.close()
 
 
-def _ignore_interrupts() -> None:
-    with suppress(ValueError):  # in a thread, which gets none
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    try:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except ValueError:  # a thread, which gets none
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _show(states: Sequence[ServerState], out: Output, *, with_tools: bool) -> None:
