@@ -88,6 +88,17 @@ async def test_a_file_in_pis_home_adds_a_tool(folder):
     assert os.listdir(folder) == ["shout.py"]  # nothing is written beside it
 
 
+async def test_a_file_is_read_as_python_reads_it(folder):
+    """Its annotations are what they are, unless it says otherwise."""
+    (folder / "plain.py").write_text(
+        "from typing import Literal\nfrom msgspec import Struct\nfrom perdure import Tool\n"
+        "def register(api):\n    Kind = Literal['a', 'b']\n    class Args(Struct):\n        kind: Kind\n"
+        "    api.tool(Tool('kinds', 'd', Args, lambda args, ctx: args.kind))\n"
+    )
+    events, notices = await talk(calling("kinds", kind="b"))
+    assert (result_in(events).text, notices) == ("b", [])
+
+
 async def test_what_is_built_in_comes_by_the_same_door():
     found = Extensions(pytest.fail)
     assert found.tools == [*BUILT_IN]
@@ -196,6 +207,14 @@ BAD = {
     ),
     "has nothing to call": ("registre = 1\n", ": TypeError: it has no function register(api)"),
     "leaves": ("import sys\nsys.exit(3)\n", ":2: SystemExit: 3"),
+    "is cancelled": (
+        "import asyncio\nraise asyncio.CancelledError\n",
+        ":2: CancelledError; ",
+    ),
+    "leaves in its own way": (
+        "class Gone(BaseException): pass\ndef register(api):\n    raise Gone('away')\n",
+        ":3: Gone: away",
+    ),
     "registers what is no tool": (
         "\ndef register(api):\n    api.tool(print)\n",
         ":3: TypeError: api.tool takes",

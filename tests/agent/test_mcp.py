@@ -131,6 +131,10 @@ DO_NOT_START: dict[str, tuple[dict[str, Any], str]] = {
     "colours": (raw("exits", "1", "\x1b[31mred\x1b[0m \x07bell\u202e\r\n"), "exit code 1: red bell"),
     "long": (raw("exits", "1", "x" * 10_000), "exit code 1: " + "x" * 200 + "…"),
     "silent": (raw("silent", startupTimeoutSec=0.5), "did not start within 0.5 s"),
+    "chatty": (
+        {"command": "/bin/sh", "args": ["-c", "echo this is not json; sleep 30"], "startupTimeoutSec": 2},
+        "did not start within 2 s: it printed what is no message: this is not json",
+    ),
     "closed": (raw("closesoutput"), "did not start: it closed its output"),
     "old": (raw("oldversion"), "did not start: Unsupported protocol version from the server: 1999-01-01"),
     "missing": ({"command": "no-such-command"}, "no-such-command: No such file or directory"),

@@ -273,11 +273,11 @@ def test_g_10_a_folder_that_cannot_be_listed_is_told_of(folder, monkeypatch):
     ("names", "notice"),
     [
         ([], ""),
-        ([".pi/prompts/a.md"], ".pi is not read: this folder is not trusted (1 prompt)"),
-        ([".agents/skills/a/x"], ".agents/skills is not read: this folder is not trusted (1 skill)"),
+        ([".pi/prompts/a.md"], ".pi is not used: this folder is not trusted (1 prompt)"),
+        ([".agents/skills/a/x"], ".agents/skills is not used: this folder is not trusted (1 skill)"),
         (
             [".pi/extensions/a.py", ".pi/extensions/b.py", ".agents/skills/a/x", ".pi/skills/b/x"],
-            ".pi and .agents/skills are not read: this folder is not trusted (2 extensions, 2 skills)",
+            ".pi and .agents/skills are not used: this folder is not trusted (2 extensions, 2 skills)",
         ),
     ],
 )

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pexpect
 import pytest
 
 from tests.agent.models.wire_server import events, wire_server
@@ -132,6 +133,24 @@ def test_g_10_before_the_yes_nothing_of_a_hostile_folder_runs_connects_or_is_tol
     assert not (home / ".pi" / "agent" / "trust.json").exists()  # nobody was asked, nothing was decided
 
 
+@needs_tool("strace")
+def test_g_10_while_the_question_stands_nothing_has_run_or_connected(
+    hostile, canaries, wire_server, tmp_path
+):
+    trace = tmp_path / "trace"
+    command = ["-f", "-qq", "-e", "trace=execve,connect", "-o", str(trace), sys.executable, str(PROGRAM)]
+    child = pexpect.spawn("strace", [*command, "-p", "hello"], encoding="utf-8", timeout=60, cwd=hostile)
+    child.expect_exact("[y/N] ")
+    assert trace.read_text().count("execve(") == 1
+    assert "sin_addr" not in trace.read_text()
+    child.sendline("n")
+    child.expect_exact("Not trusted")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert [*canaries.iterdir()] == []
+    assert wire_server.requests == []
+
+
 def test_g_10_after_the_yes_each_of_them_does_what_it_is_there_for(hostile, canaries, wire_server, home):
     pi = Pi(home, hostile)
     wire_server.script(events(said("yes")))
@@ -183,8 +202,12 @@ def test_g_10_what_the_user_has_set_up_runs_in_no_folder_that_could_take_its_pla
     key = {"id": "own", "base_url": f"{wire_server.url}/v1", "api_key": f"!{python} -m keyring; echo key"}
     server = {"command": sys.executable, "args": ["-m", "mine"]}
     pi.use(wire_server, models=[key], default_model="own", mcpServers={"mine": server})
+    (hostile / "AGENTS.md").write_text("READ as text")
     done = pi("-p", "hello")
     assert done.stdout == b"yes\n", done.stderr
+    (request,) = wire_server.requests
+    assert b"OBEYED" not in request.raw
+    assert b"READ as text" in request.raw
     assert b"MCP server mine did not start" in done.stderr  # it was tried
     assert [*canaries.iterdir()] == []
 

@@ -78,7 +78,7 @@ def offering(place) -> Place:
 
 
 NOTICE = (
-    ".pi is not read: this folder is not trusted (2 extensions, 1 MCP server, settings); "
+    ".pi is not used: this folder is not trusted (2 extensions, 1 MCP server, settings); "
     "`perdure trust` shows and allows it\n"
 )
 
@@ -236,7 +236,7 @@ def test_g_10_a_command_that_reads_settings_says_what_it_left_aside(
     assert line.startswith("~/.pi/agent/trust.json is damaged, line 1: it is no JSON; until")
     decisions.unlink()
     (line,) = told()
-    assert line.startswith(".pi is not read: this folder is not trusted (settings)")
+    assert line.startswith(".pi is not used: this folder is not trusted (settings)")
     Trust().decide(str(place.folder), False)
     assert told() == []
 

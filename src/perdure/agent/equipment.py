@@ -95,7 +95,7 @@ class Equipment:
                 continue
             if found.setdefault(tool.name, tool) is not tool:
                 self._notice(f"MCP tool {tool.name} is left out: another tool has that name")
-        for name in self._awaited or ():
+        for name in sorted(self._awaited or ()):
             if name not in found:
                 self._notice(f"There is no tool {name!r}: its MCP server has none of that name, or failed")
         return found

@@ -28,7 +28,7 @@ from msgspec import structs
 
 from perdure import config, registry
 from perdure.agent.events import AgentEvent
-from perdure.agent.hooks import Hook, Hooks, Place
+from perdure.agent.hooks import Hook, Hooks, Place, in_words
 from perdure.agent.installed import Installed
 from perdure.agent.reading import text_of
 from perdure.agent.tools import Tool, check_schema
@@ -208,8 +208,8 @@ class Extensions:
                 if inspect.iscoroutine(left := register(api)):
                     left.close()
                     raise TypeError("register(api) is async, and would never be awaited")
-        except (Exception, SystemExit) as error:
-            if not source:
+        except BaseException as error:
+            if not source or isinstance(error, KeyboardInterrupt):
                 raise
             self._left_out(place(error), error)
             return
@@ -238,7 +238,9 @@ class Extensions:
             try:
                 with redirect_stdout(sys.stderr):
                     register = _in_file(path)
-            except (Exception, SystemExit) as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 self._left_out(_Place(source, path)(error), error)
             else:
                 self.register(register, source, path)
@@ -248,7 +250,9 @@ class Extensions:
                 with redirect_stdout(sys.stderr):
                     found = entry.load()
                     register = found if callable(found) else found.register
-            except (Exception, SystemExit) as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 self._left_out(_Place(source, "")(error), error)
             else:
                 self.register(register, source)
@@ -258,9 +262,7 @@ class Extensions:
         self._notice(f"{source}: there is a {what} already, {whose}; this one is left out")
 
     def _left_out(self, place: str, error: BaseException) -> None:
-        said = str(error.msg) if isinstance(error, SyntaxError) else str(error)
-        why = " ".join(f"{type(error).__name__}: {said}".split())[:300]
-        self._notice(f"{place}: {why}; the extension is left out")
+        self._notice(f"{place}: {in_words(error)}; the extension is left out")
 
 
 class _Place:
@@ -296,7 +298,7 @@ def _in_file(path: str) -> Register:
     module = types.ModuleType(f"perdure_extension_{re.sub(r'[^0-9A-Za-z]', '_', path)}")
     module.__file__ = path
     sys.modules[module.__name__] = module  # types look their annotations up there
-    exec(compile(found.text, path, "exec"), module.__dict__)
+    exec(compile(found.text, path, "exec", dont_inherit=True), module.__dict__)
     register = module.__dict__.get("register")
     if not callable(register):
         raise TypeError("it has no function register(api)")

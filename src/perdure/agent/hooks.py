@@ -60,7 +60,7 @@ class Hooks:
                     raise TypeError(f"before_tool returns the call, an AgentToolResult or None, not {kind}")
             except _FAILURES as error:
                 self._tell(hook, error, "the tools it stands before are not run")
-                said = f"{call.name} was not run: the extension {hook.source} failed: {_said(error)}"
+                said = f"{call.name} was not run: the extension {hook.source} failed: {in_words(error)}"
                 return AgentToolResult(said, is_error=True)
             call = structs.replace(answer or asked, id=call.id)
         return call
@@ -97,7 +97,7 @@ class Hooks:
     def _tell(self, hook: Hook, error: BaseException, so: str) -> None:
         if not any(hook is other for other in self._failed):
             self._failed.append(hook)
-            self._notice(f"{hook.place(error)}: {_said(error)}; {so}")
+            self._notice(f"{hook.place(error)}: {in_words(error)}; {so}")
 
 
 async def _called(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -112,5 +112,6 @@ async def _called(function: Callable[..., Any], *arguments: Any) -> Any:
         raise RuntimeError("it was cancelled from within") from None
 
 
-def _said(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+def in_words(error: BaseException) -> str:
+    said = str(error.msg) if isinstance(error, SyntaxError) else str(error)
+    return " ".join(": ".join(filter(None, (type(error).__name__, said))).split())[:300]

@@ -89,7 +89,7 @@ class Project:
         is_own = [path.startswith(own) for path in self._skill_folders if os.path.isdir(path)]
         names = [PROJECT_FOLDER] if any(is_own) or any(offer.kind != "skills" for offer in offers) else []
         names += [] if all(is_own) else [places.FOR_ALL_AGENTS]
-        what = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not read"
+        what = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not used"
         why = f"this folder is not trusted ({summary(offers)})"
         return f"{what}: {why}; `{program} trust` shows and allows it"
 

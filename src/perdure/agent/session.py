@@ -27,6 +27,7 @@ from perdure.agent.compaction import CompactionStrategy, SummaryCompaction
 from perdure.agent.equipment import Equipment
 from perdure.agent.events import AgentEvent
 from perdure.agent.extensions import Command, CommandContext, Register
+from perdure.agent.hooks import in_words
 from perdure.agent.loop import Bench
 from perdure.agent.models import OFFLINE, THINKING_LEVELS, LanguageModel, Model
 from perdure.agent.models.connections import Connections
@@ -168,8 +169,8 @@ class AgentSession:
         except PerdureError:
             raise
         except (Exception, SystemExit) as error:
-            why = f"{type(error).__name__}: {error}"
-            raise PerdureError(f"/{command.name} failed: {command.place(error)}: {why}") from error
+            why = f"{command.place(error)}: {in_words(error)}"
+            raise PerdureError(f"/{command.name} failed: {why}") from error
         return said
 
     async def ready(self) -> None:

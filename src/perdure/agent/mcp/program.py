@@ -67,6 +67,8 @@ class Program:
         self._cwd = cwd
         self._environment = environment
         self._tail = b""
+        self.stray = ""
+        """The first line on stdout that is no message."""
         self._transport: asyncio.SubprocessTransport | None = None
         self._pipes: _Pipes | None = None
         self._over = over
@@ -145,7 +147,10 @@ class Program:
         lines, is_heard = Lines(LONGEST_MESSAGE), True
         while data := await self._pipes.stdout.read(_CHUNK):
             for line in lines.feed(data):
-                if is_heard and (message := message_of(line)) is not None:
+                message = message_of(line) if is_heard else None
+                if message is None and isinstance(line, bytes) and not self.stray:
+                    self.stray = line[:_EDGE].decode("utf-8", "replace").strip()
+                if message is not None:
                     try:
                         await heard.send(SessionMessage(message))
                     except (anyio.ClosedResourceError, anyio.BrokenResourceError):

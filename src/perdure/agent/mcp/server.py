@@ -227,8 +227,12 @@ class Server:
         return f": {self._program.how_it_ended}{self._last_words()}" if self._program is not None else ""
 
     def _last_words(self) -> str:
-        last = self._line(self._program.last_words) if self._program is not None else ""
-        return f": {last}" if last else ""
+        if self._program is None:
+            return ""
+        if last := self._line(self._program.last_words):
+            return f": {last}"
+        stray = self._line(self._program.stray) if self.state.state == "starting" else ""
+        return f": it printed what is no message: {stray}" if stray else ""
 
     def _line(self, text: str) -> str:
         """Masked before it is cut: of a secret, no beginning is left."""

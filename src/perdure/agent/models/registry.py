@@ -200,6 +200,12 @@ class ModelRegistry:
         names = self._key_of(_unlisted(provider, found, "any"))[1] if found else ()
         return names[0] if names else ""
 
+    def missing_variable(self, model: Model) -> str:
+        """The variable to set for a model that has no key; empty if it has one, or needs none."""
+        _, names, is_needed = self._key_of(model)
+        missing = [name for name in names if not self._values.setting(name)]
+        return missing[0] if is_needed and missing else ""
+
     def stop_commands(self) -> None:
         """End what runs for a key: nobody waits for it any more."""
         self._values.stop_commands()

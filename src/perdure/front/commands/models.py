@@ -126,7 +126,7 @@ def _row(model: Model, registry: ModelRegistry, default: str) -> list[str | Styl
 
 def _key(model: Model, registry: ModelRegistry) -> str | Styled:
     if not registry.is_usable(model):
-        variable = "" if registry.trouble(model) else registry.key_variable(model.provider)
+        variable = "" if registry.trouble(model) else registry.missing_variable(model)
         return Styled(f"needs {variable}" if variable else "unusable", "yellow")
     return Styled("yes", "green") if registry.sends_key(model) else "not needed"
 
