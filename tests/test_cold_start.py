@@ -117,3 +117,15 @@ def test_only_a_change_loads_what_reads_sessions(settled):
     code, modules = loaded("sessions", "ls")
     assert code == 0
     assert {"msgspec", "perdure.session.indexing", "perdure.session.stores.pi_jsonl"} <= modules
+
+
+def test_a_prompt_loads_nothing_of_what_is_not_there(tmp_path):
+    """No SDK, no reader of templates and skills, no list of packages, where there is nothing for them."""
+    words = ["--print", "--no-session", "--model", "offline", "hello"]
+    source = BEFORE + MAIN.format(words=words)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=tmp_path)
+    code, loaded = ast.literal_eval(done.stderr.splitlines()[-1])
+    assert code == 0
+    unwanted = {"mcp", "pydantic", "anyio", "httpx2", "importlib.metadata", "fastjsonschema", "rich"}
+    unwanted |= {f"perdure.agent.{name}" for name in ("mcp", "skills", "templates", "project", "frontmatter")}
+    assert loaded & unwanted == set()

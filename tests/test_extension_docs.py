@@ -126,7 +126,6 @@ def test_every_command_of_the_page_runs(pi, agent_home, programs, home):
     (settings,) = blocks(PAGE, "json")
     servers = json.loads(settings)["mcpServers"]
     del servers["tracker"]  # an address that nobody has
-    (agent_home / "settings.json").write_text(json.dumps({"mcpServers": servers}))
     assert pi("-p", "--no-tools", "-m", "parrot/grey", "hello " * 3000).returncode == 0
     (pi.project / ".pi" / "prompts").mkdir(parents=True)
     (pi.project / ".pi" / "prompts" / "own.md").write_text("its own")
@@ -134,6 +133,9 @@ def test_every_command_of_the_page_runs(pi, agent_home, programs, home):
     commands = re.findall(r"^\$ (.*)$", page, re.MULTILINE)
     assert len(commands) >= 10
     for command in commands:
+        # To start them takes a second, and only these need them.
+        started = servers if command.startswith("pi mcp") else {}
+        (agent_home / "settings.json").write_text(json.dumps({"mcpServers": started}))
         done = subprocess.run(
             ["sh", "-c", command], capture_output=True, text=True, cwd=pi.project, stdin=subprocess.DEVNULL
         )

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from perdure import config
-from perdure.agent import places, skills, templates
+from perdure.agent import places
 from perdure.agent.extensions import Command, Extensions, Register
 from perdure.agent.hooks import Hooks
 from perdure.agent.installed import Installed
@@ -22,6 +22,7 @@ from perdure.errors import UsageError
 if TYPE_CHECKING:
     from perdure.agent.mcp import Servers
     from perdure.agent.models.registry_extensions import Provided
+    from perdure.agent.skills import Skill
 
 _OF_THE_ORIGINAL = (".ts", ".js", ".mjs")
 """Extensions of the original pi, which reads the same settings."""
@@ -49,13 +50,8 @@ class Equipment:
         for path in () if own is not None else settings.extensions:
             if not (os.path.exists(path) or path.endswith(_OF_THE_ORIGINAL) or ":" in path):
                 notice(f"{config.as_typed(path)}, named for extensions in the settings, is not there")
-        users, own_folders = places.of_user("skills"), places.of_project("skills", project)
-        self._skills = skills.find([*users, *settings.skills, *own_folders], notice)
-        for skill in self._skills:
-            self._register(partial(skills.register, skills=[skill]), skill.path)
-        prompts = [*places.of_user("prompts"), *places.of_project("prompts", project)]
-        for each in templates.find(prompts, settings.templates, notice):
-            self._register(partial(templates.register, templates=[each]), each.path)
+        self._skills = self._found_skills(settings, project)
+        self._find_templates(settings, project)
         self._own_tools, self._awaited = self._chosen(tools, settings.mcp_servers)
         self._servers = self._configured(settings.mcp_servers, cwd)
 
@@ -103,11 +99,36 @@ class Equipment:
     def prompts(self, tools: Iterable[str]) -> list[str]:
         """What extensions tell the model, and, if it has a tool to read them with, which skills there are."""
         can_read = not {"read", "bash"}.isdisjoint(tools)
-        return [*self._registered.prompts, *([skills.listing(self._skills)] if can_read else [])]
+        if not (can_read and self._skills):
+            return [*self._registered.prompts]
+        from perdure.agent.skills import listing
+
+        return [*self._registered.prompts, listing(self._skills)]
 
     async def close(self) -> None:
         if self._servers is not None:
             await self._servers.close()
+
+    def _found_skills(self, settings: Settings, project: str | None) -> list[Skill]:
+        """What reads them is loaded where there may be some."""
+        folders = _there(*places.of_user("skills"), *settings.skills, *places.of_project("skills", project))
+        if not folders:
+            return []
+        from perdure.agent import skills
+
+        found = skills.find(folders, self._notice)
+        for skill in found:
+            self._register(partial(skills.register, skills=[skill]), skill.path)
+        return found
+
+    def _find_templates(self, settings: Settings, project: str | None) -> None:
+        folders = _there(*places.of_user("prompts"), *places.of_project("prompts", project))
+        if not (folders or settings.templates):
+            return
+        from perdure.agent import templates
+
+        for each in templates.find(folders, settings.templates, self._notice):
+            self._register(partial(templates.register, templates=[each]), each.path)
 
     def _register(self, register: Register, path: str) -> None:
         self._registered.register(register, config.as_typed(path), path)
@@ -158,6 +179,10 @@ def registered(
         source = f"{register.__module__}.{getattr(register, '__qualname__', 'register')}"
         found.register(register, source, code.co_filename if code else "")
     return found
+
+
+def _there(*paths: str) -> list[str]:
+    return [path for path in paths if os.path.lexists(path)]
 
 
 def _is_of(tool: str, server: str) -> bool:

@@ -13,7 +13,6 @@ one, and of two extensions the first keeps the name.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 import re
@@ -81,6 +80,8 @@ class Api:
         self._place = place
 
     def __getattr__(self, name: str) -> Any:
+        import difflib
+
         near = difflib.get_close_matches(name, [each for each in dir(self) if not each.startswith("_")], 1)
         raise AttributeError(f"there is no api.{name}{f'; did you mean api.{near[0]}?' if near else ''}")
 

@@ -8,7 +8,6 @@ result stays as it was.
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -49,6 +48,8 @@ class Hooks:
     async def before_tool(self, call: ToolCall) -> ToolCall | AgentToolResult:
         """The call as it is to be run, or what it is answered with instead. Each hook sees what those before
         it made of the call, in a copy: the message that made it is on disk already."""
+        import copy
+
         for hook in self.before:
             asked = structs.replace(call, arguments=copy.deepcopy(call.arguments))
             try:

@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 from perdure import config
-from perdure.agent import environment, prompt
+from perdure.agent import environment, places, prompt
 from perdure.agent.agent import Agent, Voice
 from perdure.agent.aside import in_thread, settled, when_free
 from perdure.agent.compaction import CompactionStrategy, SummaryCompaction
@@ -33,7 +33,6 @@ from perdure.agent.models import OFFLINE, THINKING_LEVELS, LanguageModel, Model
 from perdure.agent.models.connections import Connections
 from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.models.resolver import ModelResolver
-from perdure.agent.project import Project
 from perdure.agent.settings import Settings, known_level, pi_home
 from perdure.agent.tools import Tool
 from perdure.agent.trust import Trust
@@ -280,8 +279,10 @@ class AgentSession:
         if said is not None:
             return said
         decision = Trust().decision(self._cwd)
-        if decision is None and (left := Project(self._cwd).untrusted()):
-            self.notices.append(left)
+        if decision is None and places.may_bring_something(self._cwd):
+            from perdure.agent.project import Project
+
+            self.notices += filter(None, [Project(self._cwd).untrusted()])
         return decision is not None and decision.is_trusted
 
     async def _made(self, make: Callable[..., Voice], *arguments: Any) -> Voice:

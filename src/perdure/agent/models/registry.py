@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -28,8 +28,7 @@ from perdure.agent.models import APIS, OFFLINE, Cost, Model
 from perdure.agent.models.registry_addresses import address, is_at, is_same_place, ollama_address, spoken
 from perdure.agent.models.registry_catalog import BuiltIn, Listed, catalog
 from perdure.agent.models.registry_commands import Command
-from perdure.agent.models.registry_extensions import Provided, from_source, laid_over
-from perdure.agent.models.registry_values import Headers, Values
+from perdure.agent.models.registry_values import Headers, Values, from_source
 from perdure.agent.settings import (
     FILE,
     MODELS_FILE,
@@ -42,6 +41,9 @@ from perdure.agent.settings import (
     pi_home,
 )
 from perdure.errors import ModelError, PerdureError
+
+if TYPE_CHECKING:
+    from perdure.agent.models.registry_extensions import Provided
 
 PREFERRED = ("openai", "anthropic", "google")
 """Who is asked first, where several could be."""
@@ -273,6 +275,10 @@ class ModelRegistry:
         """What `models.json` says of a provider, over what an extension does."""
         brought = {name: from_source(each, each.source) for name, each in self._extensions.items()}
         own = {name: from_source(each, self._path(MODELS_FILE)) for name, each in self._files.items()}
+        if brought.keys().isdisjoint(own):
+            return {**own, **brought}
+        from perdure.agent.models.registry_extensions import laid_over
+
         both = {name: laid_over(each, brought[name]) for name, each in own.items() if name in brought}
         return {**own, **brought, **both}
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from perdure.agent.models.http_errors import masked, one_line
 from perdure.errors import ModelError
 
 if TYPE_CHECKING:
@@ -225,6 +224,8 @@ def _judged(code: int | None, output: bytes, errors: bytes, command: str) -> _Ou
 
 def _last_line(errors: str, secrets: list[str]) -> str:
     """The last thing it complained of. A shell may quote the command, and anything what it was to print."""
+    from perdure.agent.models.http_errors import masked, one_line
+
     lines = [line for line in errors.splitlines() if line.strip()]
     line = one_line(masked(lines[-1], secrets))[:_LONGEST_REASON] if lines else ""
     return f": {line}" if line else ""

@@ -12,7 +12,7 @@ import re
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -20,7 +20,6 @@ from perdure.agent.models import APIS, OFFLINE, Connect, Cost, Finished, Languag
 from perdure.agent.models.http_errors import masked, one_line
 from perdure.agent.models.registry_addresses import address, is_same_place
 from perdure.agent.models.registry_catalog import catalog
-from perdure.agent.models.registry_commands import written
 from perdure.agent.settings import CustomModel, CustomProvider, Traits
 from perdure.errors import ModelError, PerdureError
 
@@ -28,7 +27,6 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _TAKEN = ("custom", OFFLINE)
 _OF_MODELS = dict(zip(CustomModel.__struct_fields__, CustomModel.__struct_encode_fields__, strict=True))
 _OF_COSTS = dict(zip(Cost.__struct_fields__, Cost.__struct_encode_fields__, strict=True))
-_Said = TypeVar("_Said", CustomModel, CustomProvider, Traits)
 
 
 class Provided(CustomProvider, frozen=True, kw_only=True):
@@ -161,20 +159,6 @@ def _changed(model: CustomModel, change: Traits, url: str) -> CustomModel:
     return msgspec.structs.replace(
         model, **{name: value for name, value in said.items() if value not in (None, "")}
     )
-
-
-def from_source(said: _Said, source: str, folder: str = "") -> _Said:
-    """The same; the commands in it know where they were written."""
-    changes: dict[str, Any] = {
-        "headers": {name: written(value, source, folder) for name, value in said.headers.items()}
-    }
-    if isinstance(said, CustomModel | CustomProvider):
-        changes["api_key"] = written(said.api_key.strip(), source, folder)
-    if isinstance(said, CustomProvider):
-        changes["models"] = tuple(from_source(each, source) for each in said.models)
-        overrides = said.model_overrides.items()
-        changes["model_overrides"] = {id: from_source(each, source) for id, each in overrides}
-    return msgspec.structs.replace(said, **changes)
 
 
 # --- models that an extension connects to ------------------------------------------------------------------

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any, TypeVar
 
-from perdure.agent.models.registry_commands import Command, Commands
+import msgspec
 
+from perdure.agent.models.registry_commands import Command, Commands, written
+from perdure.agent.settings import CustomModel, CustomProvider, Traits
+
+_Said = TypeVar("_Said", CustomModel, CustomProvider, Traits)
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 _IN_TEXT = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
 
@@ -66,3 +71,17 @@ class Values:
     def secrets(self) -> frozenset[str]:
         """What commands have printed so far."""
         return self._commands.secrets()
+
+
+def from_source(said: _Said, source: str, folder: str = "") -> _Said:
+    """The same; the commands in it know where they were written."""
+    changes: dict[str, Any] = {
+        "headers": {name: written(value, source, folder) for name, value in said.headers.items()}
+    }
+    if isinstance(said, CustomModel | CustomProvider):
+        changes["api_key"] = written(said.api_key.strip(), source, folder)
+    if isinstance(said, CustomProvider):
+        changes["models"] = tuple(from_source(each, source) for each in said.models)
+        overrides = said.model_overrides.items()
+        changes["model_overrides"] = {id: from_source(each, source) for id, each in overrides}
+    return msgspec.structs.replace(said, **changes)

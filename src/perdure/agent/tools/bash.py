@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Annotated, BinaryIO
@@ -86,6 +84,8 @@ def _shell(ctx: ToolContext) -> str:
     if os.path.exists("/bin/bash"):
         return "/bin/bash"
     path = ctx.environment.get("PATH")
+    import shutil
+
     return shutil.which("bash", path=path) or shutil.which("sh", path=path) or "sh"
 
 
@@ -190,6 +190,8 @@ class _Output:
     def _begin_log(self) -> None:
         """While memory still has all of it."""
         try:
+            import tempfile  # few commands print so much
+
             path = os.path.join(tempfile.mkdtemp(prefix="perdure-bash-"), "output.log")
             self._file = open(path, "xb", buffering=0, opener=_private)
         except OSError as error:

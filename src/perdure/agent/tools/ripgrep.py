@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -171,6 +170,8 @@ def _search_flags(search: Search) -> list[str]:
 def _ignoring_all_but(glob: Glob) -> str:
     """A file of rules for rg. Its own `--glob` would bring back what .gitignore leaves out."""
     wanted = [f"!{each[:-1]}\\ " if each.endswith(" ") else f"!{each}" for each in glob.alternatives]
+    import tempfile
+
     descriptor, path = tempfile.mkstemp(prefix="perdure-glob-")
     with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write("\n".join(["*", "!*/", *wanted, ""]))
