@@ -122,6 +122,16 @@ async def test_only_the_servers_of_tools_that_are_named_are_started(tmp_path):
         AgentSession(settings=servers, tools=["third_echo"])
 
 
+async def test_what_a_servers_tool_gives_is_bounded_like_any_other():
+    model = ScriptedModel(ToolCall("a", "one_echo", {"text": "x" * 300_000}), "done")
+    async with AgentSession(settings=SERVERS) as agent:
+        await agent.start(model=model)
+        events = [event async for event in agent.send_message("go")]
+    (result,) = results(events)
+    assert 10_000 < len(result.text) < 60_000
+    assert len(model.requests[1].messages[-1].text) == len(result.text)
+
+
 async def test_a_servers_tool_takes_nobodys_place():
     own = Tool("one_echo", "Mine.", {"type": "object"}, lambda args, ctx: "mine")
     model = ScriptedModel(ToolCall("a", "one_echo", {}), "done")

@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import subprocess
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -308,18 +307,6 @@ def test_quotes_in_a_name_or_path_stay_within_it(folder, notices):
     written(folder / 'q"r')
     [skill] = find([str(folder)], notices.append)
     assert prompt_of(skill, "").startswith(f'<skill name="q&quot;r" location="{folder}/q&quot;r/SKILL.md">\n')
-
-
-class Commands(dict[str, Any]):
-    """Stands in for what extensions register with."""
-
-    def command(self, name, function, description=""):
-        self[name] = (function, description)
-
-
-@pytest.fixture
-def commands():
-    return Commands()
 
 
 def test_each_skill_is_a_command_hidden_or_not(folder, notices, commands):

@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import time
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -253,18 +252,6 @@ def test_bytes_that_are_no_text_are_replaced(folder, notices):
 
 
 # --- as commands --------------------------------------------------------------------------------------
-
-
-class Commands(dict[str, Any]):
-    """Stands in for what extensions register with."""
-
-    def command(self, name, function, description=""):
-        self[name] = (function, description)
-
-
-@pytest.fixture
-def commands():
-    return Commands()
 
 
 def test_each_template_is_a_command_that_says_its_text(folder, notices, commands):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 
 from msgspec import Struct, structs
@@ -147,18 +147,18 @@ class Agent:
 
     async def be_equipped(self) -> None:
         """Wait for all tools to be there, if some are on their way."""
-        equipping = self._begin_to_equip()
-        if equipping is not None:
-            system, bench = await asyncio.shield(equipping)  # several may wait for it
-        if equipping is not None and self._equip is not None:
+        if self._equip is None:
+            return
+        system, bench = await asyncio.shield(self._begin_to_equip(self._equip))  # several may wait for it
+        if self._equip is not None:
             self._equip = None
             self._system, self._bench = system, bench
             self._specs = [tool.spec for tool in bench.tools.values()]
             self._memory.weigh(self._beside())
 
-    def _begin_to_equip(self) -> asyncio.Future[tuple[str, Bench]] | None:
-        if self._equip is not None and self._equipping is None:
-            self._equipping = asyncio.ensure_future(self._equip())
+    def _begin_to_equip(self, equip: Equip) -> asyncio.Future[tuple[str, Bench]]:
+        if self._equipping is None:
+            self._equipping = asyncio.ensure_future(equip())
         return self._equipping
 
     @property
@@ -210,10 +210,8 @@ class Agent:
                 except RuntimeError:
                     pass  # somebody waits for its next event, and gets the last ones
             del watched
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._is_idle.wait(), 0.05)
-            except TimeoutError:
-                pass
         if self._equipping is not None and not self._equipping.done():
             self._equipping.cancel()
             await settled(asyncio.wait([self._equipping]))
@@ -247,7 +245,8 @@ class Agent:
         listeners = self._bench.hooks.listeners
         try:
             if is_a_turn:
-                self._begin_to_equip()  # beside all that comes before the model is asked
+                if self._equip is not None:
+                    self._begin_to_equip(self._equip)  # beside all that comes before the model is asked
                 yield await self._told(AgentStart())
             try:
                 async with aclosing(work):
@@ -313,7 +312,8 @@ class Agent:
         """A turn, tried again where that may help. However it ends, an answer is kept that says how."""
         before = len(self._memory.added)
         try:
-            await self._switch.unless_stopped(self.be_equipped)
+            if self._equip is not None:
+                await self._switch.unless_stopped(self.be_equipped)
             if await self._is_due():
                 async with aclosing(self._compacting("threshold")) as events:
                     async for event in events:
