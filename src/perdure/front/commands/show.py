@@ -7,32 +7,24 @@ not, so that no message can pass for another one's heading.
 
 from __future__ import annotations
 
-import re
 import shlex
-import textwrap
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from perdure.config import as_typed
 from perdure.errors import UsageError
-from perdure.front import markdown, render
+from perdure.front import laid_out, render
 from perdure.front.ages import ago, seconds
 from perdure.front.amounts import counted, size
+from perdure.front.branches import Row, rows
 from perdure.front.output import Output, Styled
 from perdure.front.render import Call, Command, Note, Picture, Prose, Result, Thought, Turn
 from perdure.front.visible import fit, one_line, pad, visible, width
 from perdure.session import ids, reference, tree
 from perdure.session.entry import Entry
 from perdure.session.session import Session
-
-if TYPE_CHECKING:
-    from markdown_it.token import Token
-    from rich.console import Console
-    from rich.markdown import Markdown
 
 _RESULT_LINES = 5
 _THOUGHT_LINES = 3
@@ -78,6 +70,8 @@ class _Face:
         """Whether nothing is cut."""
         self._id_length = _unique_length([entry.id for entry in session.entries])
         self._has_layout = out.is_terminal
+        columns = min(self._columns, _READABLE) - len(_INDENT)
+        self._layout = laid_out.Layout(columns, has_colour=out.colour)
 
     # --- the conversation -----------------------------------------------------------------------------
 
@@ -140,7 +134,7 @@ class _Face:
         detail = " ".join(notes) if turn.speaker == "note" else turn.detail
         about = "  ".join(one_line(word) for word in (detail, label) if word)
         speaker = one_line(turn.speaker)
-        style = _SPEAKERS.get(speaker, "bold")
+        style = laid_out.SPEAKERS.get(speaker, "bold")
         if not self._is_terminal:
             when = render.clock(turn.timestamp, is_local=True)
             return "  ".join(one_line(word) for word in (speaker, about, when, turn.id) if word)
@@ -237,7 +231,7 @@ class _Face:
             text = fit(text, max(0, self._columns - taken))
         end = f"  {self._styled(end, 'green' if row.is_head else 'dim')}" if end else ""
         start = self._styled(f"{id}  {row.lead}", "dim")
-        return f"{start}{self._styled(speaker, _SPEAKERS.get(row.speaker, ''))}  {text}{end}".rstrip()
+        return f"{start}{self._styled(speaker, laid_out.SPEAKERS.get(row.speaker, ''))}  {text}{end}".rstrip()
 
     # --- text -----------------------------------------------------------------------------------------
 
@@ -249,148 +243,12 @@ class _Face:
         return fit(text, self._columns) if self._is_terminal else one_line(text)
 
     def _styled(self, text: str, style: str) -> str:
-        if not self._has_colour or not style or not text:
-            return text
-        from rich.color import ColorSystem
-        from rich.style import Style
-
-        return Style.parse(style).render(text, color_system=ColorSystem.STANDARD)
+        return laid_out.styled(text, style) if self._has_colour else text
 
     def _prose(self, text: str) -> list[str]:
-        columns = min(self._columns, _READABLE) - len(_INDENT)
-        if not self._is_terminal:
-            return render.lines(visible(text))
-        if text.isascii() and not _MARKED.search(text):
-            return [
-                part for line in render.lines(text) for part in textwrap.wrap(visible(line), columns) or [""]
-            ]
-        found = markdown.tokens(text) if self._has_layout else None
-        lines = _laid_out(found, self._console, columns) if found else None
-        return render.lines(visible(text)) if lines is None else lines
-
-    @cached_property
-    def _console(self) -> Console:
-        from io import StringIO
-
-        from rich.console import Console
-        from rich.theme import Theme
-
-        return Console(
-            file=StringIO(),
-            force_terminal=True,
-            color_system="standard" if self._has_colour else None,
-            theme=Theme(_THEME),
-            emoji=False,
-            markup=False,
-            highlight=False,
-        )
-
-
-_SPEAKERS = {
-    "user": "bold cyan",
-    "assistant": "bold green",
-    "tool": "bold yellow",
-    "bash": "bold yellow",
-    "note": "dim",
-}
-_THEME = {
-    "markdown.code": "cyan",
-    "markdown.code_block": "",
-    "markdown.h1": "bold underline",
-    "markdown.h2": "bold",
-    "markdown.h3": "bold",
-    "markdown.h4": "bold",
-    "markdown.h5": "bold",
-    "markdown.h6": "bold",
-    "markdown.block_quote": "dim",
-    "markdown.link": "underline",
-    "markdown.link_url": "dim",
-    "markdown.table.header": "bold",
-    "markdown.table.border": "dim",
-}
-_MARKED = re.compile(r"[`*_#>|\[\]<~\\&]|^ {4}|\t|^\s*(?:[-+=]|\d+[.)])", re.MULTILINE)
-"""What may be Markdown."""
-
-
-def _laid_out(found: Sequence[Token], console: Console, columns: int) -> list[str] | None:
-    """Markdown as the lines of a terminal; None if so few columns cannot show all of it. What comes out of
-    the layout is made visible once more: nothing but our own colours is left to it."""
-    from rich.segment import Segment, Segments
-
-    layout = _layout()("", code_theme="ansi_dark", hyperlinks=False)
-    layout.parsed = list(found)
-    said = Counter(character for token in found for character in _said(token) if character.isalnum())
-    for token in found:
-        token.children = list(_links_spelled_out(token.children or [])) or token.children
-    lines: list[str] = []
-    for line in Segment.split_lines(console.render(layout, console.options.update(width=columns))):
-        shown = [Segment(visible(part.text), part.style) for part in line if not part.control]
-        said.subtract(character for part in shown for character in part.text if character.isalnum())
-        while shown and not shown[-1].text.strip():
-            shown.pop()
-        if shown:
-            shown[-1] = Segment(shown[-1].text.rstrip(), shown[-1].style)
-        if shown or (lines and lines[-1]):  # no two blank lines in a row
-            with console.capture() as capture:
-                console.print(Segments(shown), end="", soft_wrap=True)
-            lines.append(capture.get())
-    is_whole = all(count <= 0 for count in said.values())
-    return (lines if not lines or lines[-1] else lines[:-1]) if is_whole else None
-
-
-def _said(token: Token) -> str:
-    if token.type == "fence":
-        return token.content + token.info.partition(" ")[2]  # its language is not what is said
-    return token.content if token.children is None else "".join(map(_said, token.children))
-
-
-def _links_spelled_out(children: Sequence[Token]) -> Iterator[Token]:
-    """A link that is called what it leads to is said once, and a title is said too."""
-    from markdown_it.token import Token
-
-    title = ""
-    for at, child in enumerate(children):
-        if child.type == "link_open":
-            title = str(child.attrs.get("title", ""))
-            text, end = children[at + 1], children[min(at + 2, len(children) - 1)]
-            if end.type == "link_close" and child.attrs["href"] == text.content:
-                child.type = end.type = "text"
-                child.content = end.content = ""
-        elif child.type == "link_close" and title:
-            yield Token("text", "", 0, content=visible(f" “{title}”"))
-            title = ""
-        yield child
-
-
-@cache
-def _layout() -> type[Markdown]:
-    from rich.markdown import Heading, ListItem, Markdown
-
-    class Plain(Heading):
-        """At the left, as all else."""
-
-        def __rich_console__(self, console: Console, options: Any) -> Iterator[Any]:
-            self.text.justify = "left"
-            yield self.text
-
-    class Numbered(ListItem):
-        """With the number that was written."""
-
-        number = 0
-
-        @classmethod
-        def create(cls, markdown: Markdown, token: Token) -> ListItem:
-            item = cls()
-            item.number = int(token.info or 0)
-            return item
-
-        def render_number(self, console: Console, options: Any, number: int, last_number: int) -> Any:
-            return super().render_number(console, options, self.number, max(self.number, last_number))
-
-    class Layout(Markdown):
-        elements = {**Markdown.elements, "heading_open": Plain, "list_item_open": Numbered}  # noqa: RUF012
-
-    return Layout
+        if self._is_terminal and (self._has_layout or not laid_out.is_marked(text)):
+            return self._layout.lines(text)
+        return render.lines(visible(text))
 
 
 def _with_results(entry: Entry, entries: Sequence[Entry]) -> list[Entry]:
@@ -414,52 +272,3 @@ def _unique_length(every: Sequence[str]) -> int:
         while one[:longest] == other[:longest] and longest < len(other):
             longest += 1
     return longest
-
-
-class Row(NamedTuple):
-    """An entry in the drawing of all branches."""
-
-    lead: str
-    """The lines that lead to it."""
-    id: str
-    speaker: str
-    text: str
-    tools: int
-    timestamp: str
-    label: str
-    is_head: bool
-    is_left: bool
-    """Whether a branch ends here that the conversation left."""
-
-
-def rows(entries: Sequence[Entry], head: str | None, labels: Mapping[str, str], *, deepest: int) -> list[Row]:
-    """Every branch, in the order they were begun. What follows in line stands below; only where branches
-    part are they indented, and no further than `deepest` steps: what lies deeper loses its outer lines."""
-    below = tree.children(entries)
-    drawn: list[Row] = []
-    waiting = _branches(below.get(None, []), "", deepest)
-    while waiting:
-        entry, lead, rest = waiting.pop()
-        following = below.get(entry.id, [])
-        waiting += _branches(following, rest, deepest)
-        is_in_line = lead == rest and len(following) == 1
-        if is_in_line and entry.role == "toolResult" and entry.id != head and entry.id not in labels:
-            continue  # its call stands for it
-        said = render.turn(entry, labels)
-        tools = sum(isinstance(part, Call) for part in said.parts)
-        is_left = not following and entry.id != head
-        place = (lead, entry.id, said.speaker, render.gist(said), tools, entry.timestamp, said.label)
-        drawn.append(Row(*place, entry.id == head, is_left))
-    return drawn
-
-
-def _branches(entries: Sequence[Entry], lead: str, deepest: int) -> list[tuple[Entry, str, str]]:
-    """Each with the lines before it and before what follows it; the first one last, to be taken first."""
-    if len(entries) == 1:
-        return [(entries[0], lead, lead)]
-    if len(lead) >= 3 * deepest:
-        lead = f"⋯  {lead[6:]}"
-    made = [(entry, f"{lead}├─ ", f"{lead}│  ") for entry in entries]
-    if made:
-        made[-1] = (entries[-1], f"{lead}└─ ", f"{lead}   ")
-    return made[::-1]
