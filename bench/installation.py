@@ -10,7 +10,7 @@ import sys
 import venv
 from importlib.metadata import PackageNotFoundError, distribution
 
-_USED = ("msgspec", "wcwidth")  # what a listing, or an answer of the offline model, may load of others
+_USED = ("msgspec", "prompt_toolkit", "wcwidth")  # what a listing, an answer or a prompt may load of others
 _SCRIPT = """\
 #!{python}
 # -*- coding: utf-8 -*-

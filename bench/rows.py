@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from bench import agents, catalogs, engine, processes
+from bench import agents, catalogs, engine, processes, shells
 from bench.row import Row
 
 ROWS = {
@@ -28,6 +28,8 @@ ROWS = {
         Row("P12", "save a 1,000-message session that is one document", engine.save_document, 0.2),
         Row("P13", "the agent loop's own CPU a turn, with one tool call", agents.turn_cpu, 0.05),
         Row("P14", "`pi --print`, from its start to the first byte of the answer", agents.first_answer, 0.2),
+        Row("P15", "`pi` at a terminal, from its start to its prompt", shells.to_the_prompt, 0.1),
+        Row("P16", "CPU of a delta while an answer of 200 KB is drawn", shells.a_word, 0.05),
         Row("P17", "peak memory of a process", processes.memory, 0.02, unit="bytes"),
     )
 }

@@ -15,6 +15,7 @@ from perdure.front.commands import SESSIONS
 from perdure.session.entry import Entry, placed
 from perdure.session.ids import stamp
 from perdure.session.stores import Header, open_store
+from tests.front.terminal import Terminal
 
 ROOT = Path(__file__).parent.parent
 PROMPT = "READY> "
@@ -81,10 +82,35 @@ def machine(home, monkeypatch):
     return project
 
 
+def test_the_readmes_conversation_is_what_a_user_sees(machine):
+    """Typed at a real terminal, of 80 columns; only the id is another one."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^## Talk\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
+    (shown,) = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
+    with Terminal("sh", cwd=machine, env={**os.environ, "PS1": "$ "}, rows=50) as terminal:
+        terminal.until("$")
+        terminal.send("pi\r")
+        terminal.until("offline/offline")
+        for typed, answer in (
+            ("where is refresh_token", "No other line"),
+            ("!grep -c expires auth.py", "! grep -c"),
+            ("/name token refresh", "is called"),
+        ):
+            terminal.send(f"{typed}\r")
+            terminal.until(answer)
+            terminal.until(lambda: "Esc stops it" not in "\n".join(terminal.screen))
+        terminal.keys("c-d")
+        terminal.until("Resume: ")
+        terminal.until(lambda: terminal.screen[: len(shown.splitlines()) + 1][-1] == "$")
+        seen = "\n".join(terminal.screen[: len(shown.splitlines())]) + "\n"
+    id = re.compile(r"--session [0-9a-f]{12}$", re.MULTILINE)
+    assert id.sub("--session ID", seen) == id.sub("--session ID", shown)
+
+
 def test_the_readmes_questions_are_answered(machine):
     """By the model that is always there, in a repository."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    (section,) = re.findall(r"^## Ask\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
+    (section,) = re.findall(r"^## Ask once\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
     questions, models = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
     commands = re.findall(r"^\$ (.*)$", questions, re.MULTILINE)
     assert len(commands) == 5

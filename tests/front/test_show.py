@@ -17,6 +17,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from perdure.front import branches
 from perdure.front.commands import show as command
 from perdure.front.output import Output
 from perdure.front.visible import visible, width
@@ -272,11 +273,11 @@ def test_a_result_is_drawn_where_it_matters():
         tool_call_entry("bash", {}), tool_result_entry("r"), user_entry("1"), user_entry("2")
     )
     path = [call, result]
-    assert [row.id for row in command.rows(path, result.id, {}, deepest=9)] == [call.id, result.id]
+    assert [row.id for row in branches.rows(path, result.id, {}, deepest=9)] == [call.id, result.id]
     path.append(one)
-    assert [row.id for row in command.rows(path, one.id, {}, deepest=9)] == [call.id, one.id]
-    assert len(command.rows(path, one.id, {result.id: "look"}, deepest=9)) == 3
-    assert len(command.rows([*path, child(other, result)], one.id, {}, deepest=9)) == 4
+    assert [row.id for row in branches.rows(path, one.id, {}, deepest=9)] == [call.id, one.id]
+    assert len(branches.rows(path, one.id, {result.id: "look"}, deepest=9)) == 3
+    assert len(branches.rows([*path, child(other, result)], one.id, {}, deepest=9)) == 4
 
 
 def simple(number: int, parent: int) -> Entry:
@@ -288,9 +289,9 @@ def simple(number: int, parent: int) -> Entry:
 def test_a_hundred_thousand_entries_are_drawn_however_deep():
     """In line and in branches of branches, without a stack; and never further than asked for."""
     line = [simple(number, number - 1) for number in range(100_000)]
-    assert {row.lead for row in command.rows(line, line[-1].id, {}, deepest=5)} == {""}
+    assert {row.lead for row in branches.rows(line, line[-1].id, {}, deepest=5)} == {""}
     nested = [simple(number, (number - number % 2) - 1) for number in range(40_000)]
-    drawn = command.rows(nested, nested[-1].id, {}, deepest=5)
+    drawn = branches.rows(nested, nested[-1].id, {}, deepest=5)
     assert len(drawn) == 40_000
     assert max(len(row.lead) for row in drawn) <= 3 * 6
     assert drawn[-1].lead.startswith("⋯")
@@ -301,7 +302,7 @@ def test_a_hundred_thousand_entries_are_drawn_however_deep():
 @given(entries=sessions())
 def test_every_entry_that_is_no_metadata_is_drawn_once(entries):
     """But for results in line with their calls."""
-    drawn = [row.id for row in command.rows(entries, None, {}, deepest=9)]
+    drawn = [row.id for row in branches.rows(entries, None, {}, deepest=9)]
     assert len(drawn) == len(set(drawn))
     metadata = {"label", "session_info", "custom", "usage", "leaf"}
     wanted = {entry.id for entry in entries if entry.type not in metadata}

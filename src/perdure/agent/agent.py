@@ -2,7 +2,7 @@
 
 The prompt is on disk before the model is asked, and each message before the next step. A model that is busy
 is asked again later, one that was sent too much once with less, and a conversation that has grown too long
-is condensed before it is sent.
+is condensed before it is sent. An agent does one thing at a time.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import partial
 
 from msgspec import Struct, structs
 
-from perdure.agent import compaction, loop
+from perdure.agent import compaction, loop, retrying
 from perdure.agent.aside import settled
 from perdure.agent.compaction import CompactionStrategy
 from perdure.agent.events import (
@@ -23,27 +23,29 @@ from perdure.agent.events import (
     AgentEvent,
     AgentStart,
     AutoRetryEnd,
-    AutoRetryStart,
     CompactionEnd,
     CompactionStart,
     MessageEnd,
     MessageStart,
-    QueueUpdate,
     Reason,
     TurnEnd,
     TurnStart,
 )
 from perdure.agent.hooks import Event
 from perdure.agent.loop import Bench
-from perdure.agent.memory import Memory
+from perdure.agent.memory import Memory, Spent
 from perdure.agent.models import LanguageModel, Model, Request
+from perdure.agent.queue import Queue
 from perdure.agent.settings import Retry
-from perdure.agent.switch import Stopped, Switch
+from perdure.agent.switch import Stopped
 from perdure.agent.tokens import of_text
-from perdure.errors import ContextOverflow, ModelError, ModelUnavailable, PerdureError, UsageError
-from perdure.session.context import Context
+from perdure.agent.tools import AgentToolResult
+from perdure.agent.work import Watched, Work
+from perdure.errors import ContextOverflow, ModelError, ModelUnavailable, PerdureError
+from perdure.session.context import Chosen
 from perdure.session.entry import (
     Assistant,
+    BashExecution,
     Content,
     ModelChange,
     SessionInfo,
@@ -59,6 +61,8 @@ _MARGIN = 1024
 """Tokens by which our count of a context may be too low."""
 _LEAST = 1024
 """Tokens that an answer is given in any case: whether they fit, the provider says."""
+_FAR = 1000
+"""Entries that are read back in ten milliseconds."""
 
 
 class Voice(Struct, frozen=True):
@@ -83,12 +87,10 @@ class Agent:
         strategy: CompactionStrategy,
         summariser: LanguageModel | None = None,
         retry: Retry,
-        context: Context | None = None,
         equip: Equip | None = None,
     ) -> None:
-        """`summariser` is the model that condenses the conversation, if it is not the one that talks;
-        `context` what the session says so far, if somebody has read it; `equip` waits for tools that are
-        still on their way, before the model is first asked."""
+        """`summariser` is the model that condenses the conversation, if it is not the one that talks; `equip`
+        waits for tools that are still on their way, before the model is first asked."""
         self._voice = voice
         self._bench = bench
         self._system = system
@@ -96,19 +98,12 @@ class Agent:
         self._equipping: asyncio.Future[tuple[str, Bench]] | None = None
         self._strategy = strategy
         self._summariser = summariser
-        self._retry = retry
         self._specs = [tool.spec for tool in bench.tools.values()]
-        self._memory = Memory(session, self._beside(), context)
-        self._switch = Switch()
-        self._is_busy = False
-        self._is_idle = asyncio.Event()
-        self._is_open = False
-        """Whether something that is queued now will be said."""
-        self._watched: weakref.ref[AsyncGenerator[AgentEvent, None]] | None = None
-        """Who watches the running turn; dead as soon as nobody does."""
-        self._steering: list[str] = []
-        self._follow_ups: list[str] = []
-        self._queue_changed = False
+        self._memory = Memory(session, self._beside())
+        self._work = Work()
+        self._switch = self._work.switch
+        self._waiting = partial(retrying.waiting, retry=retry, switch=self._switch)
+        self._queue = Queue()
 
     def _beside(self) -> int:
         return of_text(self._system) + of_text(dumps(self._specs).decode())
@@ -130,7 +125,17 @@ class Agent:
 
     @property
     def is_busy(self) -> bool:
-        return self._is_busy
+        return self._work.is_under_way
+
+    @property
+    def spent(self) -> Spent:
+        return self._memory.spent(self._voice.model.model.context_window)
+
+    @property
+    def given_up(self) -> list[str]:
+        """What was queued in the last turn and never said, because that was aborted, left or failed: in the
+        order in which it would have been said."""
+        return [*self._queue.given_up]
 
     def speak_as(self, voice: Voice) -> None:
         """Another model, or another way of thinking, from the next request on."""
@@ -144,6 +149,16 @@ class Agent:
     def note_change(self, change: ModelChange | ThinkingLevelChange | SessionInfo) -> None:
         """Recorded with the next message: a session in which nothing is said stays empty."""
         self._memory.note(change)
+
+    def note_what_differs(self, chosen: Chosen) -> None:
+        """Of what is in use, from what the session says. All of it, where that was said so long ago that
+        nobody should have to look for it again."""
+        model = self._voice.model.model
+        is_far = chosen.distance > _FAR
+        if is_far or chosen.model != (model.provider, model.id):
+            self.note_change(ModelChange(model.provider, model.id))
+        if is_far or chosen.thinking_level != self._voice.thinking:
+            self.note_change(ThinkingLevelChange(self._voice.thinking))
 
     async def be_equipped(self) -> None:
         """Wait for all tools to be there, if some are on their way."""
@@ -166,24 +181,17 @@ class Agent:
         return self._equip is not None and self._equipping is not None
 
     def abort(self) -> None:
-        """End the running turn; what arrived is kept, marked as aborted. What was queued is given up, as
-        after a failure: `queue_update` tells of it."""
-        if self._is_busy:
-            self._switch.stop()
+        """End the running turn, or command; what arrived is kept, marked as aborted. What was queued is given
+        up, as after a failure: `queue_update` tells of it, and `given_up` has it."""
+        self._work.stop()
 
     def steer(self, text: str) -> None:
         """Say something as soon as the tools that are running have ended."""
-        self._queue(self._steering, text)
+        self._queue.steer(text)
 
     def follow_up(self, text: str) -> None:
         """Say something when the agent has nothing more to do."""
-        self._queue(self._follow_ups, text)
-
-    def _queue(self, waiting: list[str], text: str) -> None:
-        if not self._is_open:
-            raise UsageError("The agent is not at work", "send it a message")
-        waiting.append(text)
-        self._queue_changed = True
+        self._queue.follow_up(text)
 
     def send(self, content: Content) -> AsyncGenerator[AgentEvent, None]:
         """Say something, and watch what comes of it. The order of the events is in `perdure.agent.events`.
@@ -191,27 +199,44 @@ class Agent:
         A model that fails is told by the last message. What raises is `NotSaved` and the like: what was said
         could not be recorded.
         """
-        return self._watch(self._answering([User(content, clock_milliseconds())]))
+        return self._watch(partial(self._answering, content))
 
     def compact(self, instructions: str = "") -> AsyncGenerator[AgentEvent, None]:
         """Condense the conversation now. Raises ModelError if the summary cannot be made, and PerdureError if
         there is nothing to condense."""
-        return self._watch(self._compacting("manual", instructions), is_a_turn=False)
+        return self._watch(partial(self._compacting, "manual", instructions), is_a_turn=False)
+
+    async def run_command(
+        self, command: str, *, is_sent: bool = True, watch: Callable[[AgentToolResult], None] = lambda _: None
+    ) -> BashExecution:
+        """Run a command of the user's own, as the bash tool does; `watch` is shown what it writes. It is on
+        disk when this returns, and the model reads of it with the next request, if it `is_sent`.
+
+        `abort` ends it with all its processes, and it is returned as cancelled. So does cancelling the task
+        that waits here, which is told when that is on disk. PerdureError, and no record, if it cannot be run.
+        """
+        from perdure.agent import user_command
+
+        await self._work.begin()
+        try:
+            return await user_command.run(
+                command, self._bench, self._switch, self._memory.keep_command, is_sent=is_sent, watch=watch
+            )
+        finally:
+            self._work.end()
+
+    async def move(self, entry_id: str | None) -> None:
+        """Go on from an earlier entry of the session, None being before the first, with the same model.
+        Nothing is written before something is said there."""
+        await self._work.begin()
+        try:
+            self.note_what_differs(await self._memory.move(entry_id))
+        finally:
+            self._work.end()
 
     async def finish(self) -> None:
         """End what is under way, and wait until that is kept: also if whoever watched it went away."""
-        while self._is_busy:
-            self._switch.stop()
-            watched = self._watched() if self._watched else None
-            if watched is not None:
-                try:
-                    await watched.aclose()
-                    continue
-                except RuntimeError:
-                    pass  # somebody waits for its next event, and gets the last ones
-            del watched
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._is_idle.wait(), 0.05)
+        await self._work.finish()
         if self._equipping is not None and not self._equipping.done():
             self._equipping.cancel()
             await settled(asyncio.wait([self._equipping]))
@@ -219,71 +244,59 @@ class Agent:
     # --- one prompt ----------------------------------------------------------------------------------
 
     def _watch(
-        self, work: AsyncGenerator[AgentEvent, None], *, is_a_turn: bool = True
+        self, work: Callable[[], AsyncGenerator[AgentEvent, None]], *, is_a_turn: bool = True
     ) -> AsyncGenerator[AgentEvent, None]:
-        itself: list[weakref.ref[AsyncGenerator[AgentEvent, None]]] = []
+        itself: list[Watched] = []
         watched = self._working(work, itself, is_a_turn)
         itself.append(weakref.ref(watched))
         return watched
 
     async def _working(
         self,
-        work: AsyncGenerator[AgentEvent, None],
-        itself: Sequence[weakref.ref[AsyncGenerator[AgentEvent, None]]],
+        work: Callable[[], AsyncGenerator[AgentEvent, None]],
+        itself: Sequence[Watched],
         is_a_turn: bool,
     ) -> AsyncGenerator[AgentEvent, None]:
-        while self._is_busy and self._watched is not None and self._watched() is None:
-            await self._is_idle.wait()  # nobody watches that turn any more: it is about to end
-        if self._is_busy:
-            await work.aclose()
-            raise UsageError("The agent is at work already", "wait for it, steer it, or abort it")
-        self._watched = itself[0]
-        self._is_busy = self._is_open = True
-        self._is_idle.clear()
-        self._switch.reset()
+        await self._work.begin(itself[0])
+        queue, listeners = self._queue, self._bench.hooks.listeners
+        queue.open()
         self._memory.added = []
-        listeners = self._bench.hooks.listeners
         try:
             if is_a_turn:
                 if self._equip is not None:
                     self._begin_to_equip(self._equip)  # beside all that comes before the model is asked
                 yield await self._told(AgentStart())
             try:
-                async with aclosing(work):
-                    async for event in work:
+                async with aclosing(work()) as events:
+                    async for event in events:
                         if listeners:
                             await self._told(event)
                         yield event
-                        if self._queue_changed:
-                            yield await self._told(self._queue_update())
+                        if queue.has_changed:
+                            yield await self._told(queue.update())
             except Stopped:
                 self._memory.forget()
-            self._is_open = False
-            if self._steering or self._follow_ups:
-                self._steering, self._follow_ups = [], []
-                yield await self._told(self._queue_update())
+            if queue.close():
+                yield await self._told(queue.update())
             if is_a_turn:
                 yield await self._told(AgentEnd(self._memory.added))
         except BaseException:
             self._memory.forget()
             raise
         finally:
-            self._steering, self._follow_ups = [], []
-            self._is_busy = self._is_open = False
-            self._is_idle.set()
+            queue.close()
+            self._work.end()
 
     async def _told(self, event: Event) -> Event:
         return await self._bench.hooks.told(event, self._switch)
 
-    def _queue_update(self) -> QueueUpdate:
-        self._queue_changed = False
-        return QueueUpdate([*self._steering], [*self._follow_ups])
-
-    async def _answering(self, said: Sequence[User]) -> AsyncGenerator[AgentEvent, None]:
+    async def _answering(self, content: Content) -> AsyncGenerator[AgentEvent, None]:
+        said = [User(content, clock_milliseconds())]
         while True:
             yield TurnStart()
             for message in said:
                 id = await self._memory.keep(message)
+                self._queue.said()
                 yield MessageStart(message)
                 yield MessageEnd(message, id)
             end: TurnEnd | None = None
@@ -294,19 +307,10 @@ class Agent:
                         end = event
             if end is None or end.message.stop_reason == "error":
                 return
-            said = self._said_meanwhile(has_results=bool(end.tool_results))
-            if not said and not end.tool_results:
+            queued = self._queue.take(has_results=bool(end.tool_results))
+            if not queued and not end.tool_results:
                 return
-
-    def _said_meanwhile(self, *, has_results: bool) -> list[User]:
-        if self._steering:
-            texts, self._steering = self._steering, []
-        elif self._follow_ups and not has_results:
-            texts, self._follow_ups = self._follow_ups[:1], self._follow_ups[1:]
-        else:
-            return []
-        self._queue_changed = True
-        return [User(text, clock_milliseconds()) for text in texts]
+            said = [User(text, clock_milliseconds()) for text in queued]
 
     async def _persistent_turn(self) -> AsyncGenerator[AgentEvent, None]:
         """A turn, tried again where that may help. However it ends, an answer is kept that says how."""
@@ -371,20 +375,6 @@ class Agent:
                     yield AutoRetryEnd(False, attempt, error.message)
                 raise
 
-    async def _waiting(self, error: ModelUnavailable, attempt: int) -> AsyncGenerator[AgentEvent, None]:
-        """Until the next try; raises the error if there is none."""
-        delay = self._delay(error, attempt - 1)
-        if delay is None:
-            if attempt > 1:
-                yield AutoRetryEnd(False, attempt - 1, error.message)
-            raise error
-        yield AutoRetryStart(attempt, self._retry.max_retries, round(delay * 1000), error.message)
-        try:
-            await self._switch.unless_stopped(lambda: asyncio.sleep(delay))
-        except Stopped:
-            yield AutoRetryEnd(False, attempt, loop.BY_USER)
-            raise
-
     async def _without_a_word(self, reason: str, why: str) -> list[AgentEvent]:
         """An answer of which nothing came is kept, too: it says why."""
         model = self._voice.model.model
@@ -404,15 +394,6 @@ class Agent:
         added = self._memory.added[before:]
         *_, answer = (message for message in added if isinstance(message, Assistant))
         return TurnEnd(answer, [message for message in added if isinstance(message, ToolResult)])
-
-    def _delay(self, error: ModelUnavailable, attempt: int) -> float | None:
-        """Seconds until the next try; None if there is none."""
-        if not self._retry.enabled or attempt >= self._retry.max_retries:
-            return None
-        longest = self._retry.max_delay_ms / 1000
-        if error.retry_after is not None:
-            return error.retry_after if error.retry_after <= longest else None
-        return float(min(self._retry.base_delay_ms / 1000 * 2**attempt, longest))
 
     async def _request(self) -> Request:
         return Request(
@@ -476,14 +457,9 @@ class Agent:
             return
         if attempt:
             yield AutoRetryEnd(True, attempt)
-        # With the settings of the moment beside it, nobody has to look for them further back.
         voice = self._voice
-        settings = (
-            ModelChange(voice.model.model.provider, voice.model.model.id),
-            ThinkingLevelChange(voice.thinking),
-        )
-        await self._memory.record(*settings, body)
-        self._memory.forget()
+        model_now = ModelChange(voice.model.model.provider, voice.model.model.id)
+        await self._memory.keep_compaction(body, model_now, ThinkingLevelChange(voice.thinking))
         result = {
             "summary": body.summary,
             "firstKeptEntryId": body.first_kept_entry_id,

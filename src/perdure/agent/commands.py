@@ -26,7 +26,7 @@ async def name(arguments: str, ctx: CommandContext) -> None:
     if not arguments.strip():
         raise UsageError("/name needs a name", "as in /name the parser bug")
     called = arguments.strip()
-    is_new = ctx.session.session.head is None
+    is_new = ctx.session.session.is_empty
     await ctx.session.rename(called)
     when = "will be called {!r} when something is said in it" if is_new else "is called {!r} now"
     ctx.show(f"This session {when.format(called)}.")

@@ -1,21 +1,26 @@
 """A session as its agent sees it: what is recorded, and what of it a model is sent.
 
-What is sent is kept in memory as it grows, so that a step costs the same in a long session. It is read anew
-from the session where a turn was left half done, and after a compaction: what is on disk decides.
+What is sent is kept in memory as it grows, so that a step costs the same in a long session. It is read from
+the session when it is first wanted, and anew where a turn was left half done, after a compaction, and when
+the conversation goes on elsewhere: what is on disk decides.
 """
 
 from __future__ import annotations
 
 import time
 
+from msgspec import Struct
+
 from perdure.agent.aside import in_thread
 from perdure.agent.events import EventMessage
 from perdure.agent.models import Sent
 from perdure.agent.tokens import Counter
-from perdure.session.context import Context
+from perdure.session.context import Chosen, Context, said
 from perdure.session.entry import (
     Assistant,
+    BashExecution,
     Body,
+    Compaction,
     Entry,
     Message,
     ModelChange,
@@ -30,25 +35,44 @@ _QUICK = 0.005
 """Seconds for which nobody notices that the event loop stands still."""
 
 
+class Spent(Struct, frozen=True):
+    """What a conversation has come to."""
+
+    tokens: int
+    """What is sent with the next request, as its provider counted or as we estimate. 0 if that is not known
+    yet: a session is read when something is said in it."""
+    window: int
+    """The most that the model can be sent."""
+    cost: float
+    """US dollars, for all answers since the agent was started."""
+
+
 class Memory:
-    def __init__(self, session: Session, beside: int, context: Context | None = None) -> None:
-        """`beside` are the tokens that are sent beside the messages; `context` is what the session says so
-        far, if somebody has read it."""
+    def __init__(self, session: Session, beside: int) -> None:
+        """`beside` are the tokens that are sent beside the messages."""
         self.session = session
         self.beside = beside
         self.added: list[EventMessage] = []
         """Since somebody last emptied it."""
+        self.cost = 0.0
+        """US dollars, for all answers and summaries since this was made."""
         self._unsaved: list[Body] = []
         self._messages: list[Sent] | None = None
+        self._condensed = 0
+        """How many of them are a compaction's: see `Context`."""
         self._tokens = Counter()
         self._is_disk_quick = False
-        if context is not None:
-            self._remember(context)
+        if session.head is None:
+            self._remember(_NOTHING)  # which need not be read
 
     @property
     def tokens(self) -> int:
-        """How much a model is sent, as its provider counted or as we estimate."""
+        """How much a model is sent, as its provider counted or as we estimate: when that was last read, or 0
+        if it was not."""
         return self._tokens.total
+
+    def spent(self, window: int) -> Spent:
+        return Spent(self.tokens, window, self.cost)
 
     def note(self, change: ModelChange | ThinkingLevelChange | SessionInfo) -> None:
         """Recorded with the next message: a session in which nothing is said stays empty."""
@@ -58,12 +82,34 @@ class Memory:
         """Durable when this returns what it is called from then on."""
         entries = await self.record(Message(message))
         self.added.append(message)
-        if isinstance(message, Assistant) and message.is_broken_off:
+        if not isinstance(message, Assistant):
+            self._add(message)
+            return entries[-1].id
+        self.cost += message.usage["cost"]["total"]
+        if message.is_broken_off:
             self.forget()  # the session knows what of it is sent
-        elif self._messages is not None and (not isinstance(message, Assistant) or message.content):
+        elif message.content:
+            self._add(message)
+        return entries[-1].id
+
+    async def keep_command(self, ran: BashExecution) -> None:
+        """One of the user's own, durable when this returns."""
+        ((_, message),) = said((await self.record(Message(ran)))[-1:])
+        if isinstance(message, User):
+            self._add(message)
+
+    async def keep_compaction(self, body: Compaction, *settings: ModelChange | ThinkingLevelChange) -> None:
+        """With the settings of the moment beside it, nobody has to look for them further back. What is sent
+        from now on is read at once: it is not much, and it is wanted next."""
+        await self.record(*settings, body)
+        self.cost += body.usage["cost"]["total"]
+        self.forget()
+        await self.sent()
+
+    def _add(self, message: Sent) -> None:
+        if self._messages is not None:
             self._messages.append(message)
             self._tokens.add(message)
-        return entries[-1].id
 
     async def record(self, *bodies: Body) -> list[Entry]:
         """With the settings that changed. What is set meanwhile is recorded next time."""
@@ -95,10 +141,17 @@ class Memory:
         return await in_thread(self.session.live)
 
     def weigh(self, beside: int) -> None:
-        """So many tokens are sent beside the messages from now on. How many a provider has counted already is
-        in the session."""
+        """So many tokens are sent beside the messages from now on."""
         self.beside = beside
+        if self._messages is not None:
+            self._tokens = Counter.of(self._messages, self._condensed, beside)
+
+    async def move(self, entry_id: str | None) -> Chosen:
+        """Go on from another entry; returns what was chosen there."""
+        await in_thread(self.session.move, entry_id)
         self.forget()
+        self._tokens = Counter()
+        return await in_thread(self.session.chosen)
 
     def forget(self) -> None:
         """Read it anew when it is wanted."""
@@ -106,4 +159,8 @@ class Memory:
 
     def _remember(self, context: Context) -> None:
         self._messages = [m for m in context.messages if isinstance(m, User | Assistant | ToolResult)]
+        self._condensed = context.condensed
         self._tokens = Counter.of(self._messages, context.condensed, self.beside)
+
+
+_NOTHING = Context([], None, "off")

@@ -29,16 +29,17 @@ from perdure.agent.events import AgentEvent
 from perdure.agent.extensions import Command, CommandContext, Register
 from perdure.agent.hooks import in_words
 from perdure.agent.loop import Bench
+from perdure.agent.memory import Spent
 from perdure.agent.models import OFFLINE, THINKING_LEVELS, LanguageModel, Model
 from perdure.agent.models.connections import Connections
 from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.models.resolver import ModelResolver
 from perdure.agent.settings import Settings, known_level, pi_home
-from perdure.agent.tools import Tool
+from perdure.agent.tools import AgentToolResult, Tool
 from perdure.agent.trust import Trust
 from perdure.errors import ModelError, PerdureError, UsageError
-from perdure.session.context import Context
-from perdure.session.entry import Content, ModelChange, SessionInfo, ThinkingLevelChange
+from perdure.session.context import Chosen
+from perdure.session.entry import BashExecution, Content, SessionInfo
 from perdure.session.session import Session
 
 _COMMAND = re.compile(r"/(\S+)(?:\s+(.*))?", re.DOTALL)
@@ -94,6 +95,10 @@ class AgentSession:
         """The model that is called this, if there is one and a key for it; ModelError says what is not."""
         return self._voice(text).model.model
 
+    def models(self) -> list[Model]:
+        """Those that can be asked now, as far as that is known without asking."""
+        return [model for model in self._models.models() if self._models.is_usable(model)]
+
     async def start(
         self,
         model: str | Model | LanguageModel | None = None,
@@ -123,9 +128,9 @@ class AgentSession:
             if opened is None:
                 opened = await self._opened(session_id)
             self._session = opened
-            context = await in_thread(opened.context)
+            chosen = await in_thread(opened.chosen)
             if voice is None:
-                voice = await self._made(self._restored, context, default_model, thinking)
+                voice = await self._made(self._restored, chosen, default_model, thinking)
             self._agent = Agent(
                 opened,
                 voice,
@@ -134,10 +139,9 @@ class AgentSession:
                 strategy=self._compaction,
                 summariser=summariser,
                 retry=self._settings.retry,
-                context=context,
                 equip=self._equipped if self._equipment.has_servers else None,
             )
-            self._note_changes(voice, context)
+            self._agent.note_what_differs(chosen)
         except BaseException:
             await self.close()
             raise
@@ -194,13 +198,31 @@ class AgentSession:
 
     async def rename(self, name: str) -> None:
         """Give the session a name: at once, or with its first message."""
-        if self.session.head is None:
+        if self.session.is_empty:
             self.agent.note_change(SessionInfo(name))
         else:
             await in_thread(self.session.append, SessionInfo(name))
 
+    async def label(self, entry_id: str, text: str | None) -> None:
+        """Name an entry of the session; None takes the name away."""
+        await in_thread(self.session.label, entry_id, text)
+
+    async def move(self, entry_id: str | None) -> None:
+        """Go on from an earlier entry, None being before the first, with the model in use. Nothing is written
+        before something is said there. Refused while something is under way."""
+        await self.agent.move(entry_id)
+
+    async def run_command(
+        self, command: str, *, is_sent: bool = True, watch: Callable[[AgentToolResult], None] = lambda _: None
+    ) -> BashExecution:
+        """Run a command of the user's own in the working directory, as the bash tool would. It is recorded,
+        and sent to the model with the next message if it `is_sent`; `watch` is shown what it writes. `abort`
+        ends it, and so does cancelling the task that waits for it: what it wrote is kept. Refused while
+        something is under way."""
+        return await self.agent.run_command(command, is_sent=is_sent, watch=watch)
+
     def abort(self) -> None:
-        """End the running turn. What arrived is kept."""
+        """End the running turn, or command. What arrived is kept."""
         self.agent.abort()
 
     def steer(self, text: str) -> None:
@@ -210,6 +232,11 @@ class AgentSession:
     def follow_up(self, text: str) -> None:
         """Said when the agent has nothing more to do."""
         self.agent.follow_up(text)
+
+    @property
+    def given_up(self) -> list[str]:
+        """What was queued in the last turn and never said: it was aborted or left, or it failed."""
+        return self.agent.given_up
 
     def compact(self, instructions: str = "") -> AsyncGenerator[AgentEvent, None]:
         """Condense the conversation now."""
@@ -235,12 +262,17 @@ class AgentSession:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn is under way."""
+        """Whether a turn, or a command of the user's, is under way."""
         return self._agent is not None and self._agent.is_busy
 
     @property
     def model(self) -> Model:
         return self.agent.voice.model.model
+
+    @property
+    def spent(self) -> Spent:
+        """Tokens and dollars, for whoever shows them; it costs nothing to ask."""
+        return self.agent.spent
 
     async def close(self) -> None:
         """End what is under way, keep what arrived, and let go of the session and of connections."""
@@ -270,7 +302,7 @@ class AgentSession:
         return await when_free(SessionManager(self._sessions_dir, wait=0).open_session, session_id)
 
     def _let_go(self, session: Session) -> None:
-        is_empty = self._is_new and session.head is None
+        is_empty = self._is_new and session.is_empty
         session.close()
         if is_empty:
             session.store.remove_empty(session.ref)
@@ -316,11 +348,11 @@ class AgentSession:
         is_known = model.reasoning and not self._models.takes_any(model.provider)
         return self._settings.default_thinking_level if is_known else "off"
 
-    def _restored(self, context: Context, default_model: str | None, thinking: str | None) -> Voice:
-        if context.model is not None:
+    def _restored(self, chosen: Chosen, default_model: str | None, thinking: str | None) -> Voice:
+        if chosen.model is not None:
             try:
-                model = self._resolver.resolve("/".join(context.model))
-                voice = self._voice(model, thinking or known_level(context.thinking_level))
+                model = self._resolver.resolve("/".join(chosen.model))
+                voice = self._voice(model, thinking or known_level(chosen.thinking_level))
                 self._note_that_it_stays(model, default_model)
                 return voice
             except ModelError as error:
@@ -337,13 +369,6 @@ class AgentSession:
                 if other.reference != model.reference:
                     stays = f"This session goes on with {model.reference}, as it was held"
                     self.notices.append(f"{stays}; name {other.reference} to change that")
-
-    def _note_changes(self, voice: Voice, context: Context) -> None:
-        model = voice.model.model
-        if context.model != (model.provider, model.id):
-            self.agent.note_change(ModelChange(model.provider, model.id))
-        if context.thinking_level != voice.thinking:
-            self.agent.note_change(ThinkingLevelChange(voice.thinking))
 
     async def _equipped(self) -> tuple[str, Bench]:
         tools = await self._equipment.all_tools()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import codecs
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -41,15 +42,33 @@ def prompt(words: Sequence[str], cwd: str, out: Output) -> Asked:
     blocks: list[Block] = []
     texts = [piped] if (piped := _piped(out)) else []
     for name in files:
-        attached = _attached(name, cwd)
-        if isinstance(attached, Image):
-            blocks.append(attached)
-            texts.append(f'<file name="{name}"></file>')
-        else:
-            texts.append(attached)
+        _attach(name, cwd, texts, blocks)
     if not any(text.strip() for text in (*texts, said)):
         raise UsageError("There is no prompt", 'say something: --print "explain this code"')
     return Asked(said, texts, blocks)
+
+
+def typed(text: str, cwd: str) -> Content:
+    """What somebody typed, and before it the files that it names with `@`: those that there are."""
+    texts, blocks, names = list[str](), list[Block](), set[str]()
+    for found in _NAMED.finditer(text):
+        name = found[1] or found[2].rstrip(".,;:!?)")
+        if name in names or not os.path.isfile(os.path.join(cwd, os.path.expanduser(name))):
+            continue
+        names.add(name)
+        _attach(name, cwd, texts, blocks)
+    return Asked(text, texts, blocks).content(text)
+
+
+_NAMED = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|([^\s"]\S*))')
+
+
+def _attach(name: str, cwd: str, texts: list[str], blocks: list[Block]) -> None:
+    attached = _attached(name, cwd)
+    if isinstance(attached, Image):
+        blocks.append(attached)
+        attached = f'<file name="{name}"></file>'
+    texts.append(attached)
 
 
 def _piped(out: Output) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
     from rich.console import Console
     from rich.markdown import Markdown
+    from rich.segment import Segment
 
 
 class Layout:
@@ -39,7 +40,10 @@ class Layout:
 
     def wrapped(self, text: str) -> list[str]:
         """What is not marked up, in lines that fit."""
-        lines = (textwrap.wrap(visible(line), self.columns) or [""] for line in render.lines(text))
+        lines = (
+            textwrap.wrap(visible(line), self.columns, break_on_hyphens=False) or [""]
+            for line in render.lines(text)
+        )
         return [part for line in lines for part in line]
 
     @cached_property
@@ -104,9 +108,9 @@ _MARKED = re.compile(r"[`*_#>|\[\]<~\\&]|^ {4}|\t|^\s*(?:[-+=]|\d+[.)])", re.MUL
 def _laid_out(found: Sequence[Token], console: Console, columns: int) -> list[str] | None:
     """Markdown as the lines of a terminal; None if so few columns cannot show all of it. What comes out of
     the layout is made visible once more: nothing but our own colours is left to it."""
-    from rich.segment import Segment, Segments
+    from rich.segment import Segment
 
-    layout = _layout()("", code_theme="ansi_dark", hyperlinks=False)
+    layout = _layout()
     layout.parsed = list(found)
     said = Counter(character for token in found for character in _said(token) if character.isalnum())
     for token in found:
@@ -120,11 +124,17 @@ def _laid_out(found: Sequence[Token], console: Console, columns: int) -> list[st
         if shown:
             shown[-1] = Segment(shown[-1].text.rstrip(), shown[-1].style)
         if shown or (lines and lines[-1]):  # no two blank lines in a row
-            with console.capture() as capture:
-                console.print(Segments(shown), end="", soft_wrap=True)
-            lines.append(capture.get())
+            lines.append("".join(_painted(part, console) for part in shown))
     is_whole = all(count <= 0 for count in said.values())
     return (lines if not lines or lines[-1] else lines[:-1]) if is_whole else None
+
+
+def _painted(part: Segment, console: Console) -> str:
+    from rich.color import ColorSystem
+
+    if part.style is None or console.color_system is None:
+        return part.text
+    return part.style.render(part.text, color_system=ColorSystem.STANDARD)
 
 
 def _said(token: Token) -> str:
@@ -152,7 +162,8 @@ def _links_spelled_out(children: Sequence[Token]) -> Iterator[Token]:
 
 
 @cache
-def _layout() -> type[Markdown]:
+def _layout() -> Markdown:
+    """One for all: making it makes a parser, which takes longer than most texts."""
     from rich.markdown import Heading, ListItem, Markdown
 
     class Plain(Heading):
@@ -179,4 +190,4 @@ def _layout() -> type[Markdown]:
     class Layout(Markdown):
         elements = {**Markdown.elements, "heading_open": Plain, "list_item_open": Numbered}  # noqa: RUF012
 
-    return Layout
+    return Layout("", code_theme="ansi_dark", hyperlinks=False)

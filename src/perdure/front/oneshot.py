@@ -33,12 +33,11 @@ from perdure.agent.models.resolver import wanted
 from perdure.agent.session import AgentSession
 from perdure.agent.tokens import of_message
 from perdure.errors import Held, PerdureError, UsageError
-from perdure.front import trusting
+from perdure.front import starting, trusting
 from perdure.front.asking import Asked, prompt
 from perdure.front.opening import Meant, find_session
 from perdure.front.output import Output, Styled
 from perdure.front.visible import fit, one_line
-from perdure.session import layouts
 from perdure.session.entry import Assistant, Content, SessionInfo, User
 from perdure.session.record import dumps
 from perdure.session.session import Session
@@ -49,20 +48,14 @@ _FAR_TOO_MUCH = 2
 
 
 def oneshot(options: SimpleNamespace, out: Output) -> int:
-    cwd = _in_directory(options.C)
+    cwd = starting.in_directory(options.C)
     asked = _asked(options, cwd, out)
-    tools = _tools(options)
+    starting.check_tools(options)
     trusted = trusting.ask(cwd, out, may_ask=options.mode != "json")
     with redirect_stdout(sys.stderr):  # for what extensions print: stdout is for the answer, and `out` has it
-        agent = AgentSession(
-            cwd=cwd,
-            tools=tools,
-            system_prompt=_text_or_file(options.system_prompt),
-            append_system_prompt=[_text_or_file(each) or "" for each in options.append_system_prompt],
-            trusted=trusted,
-        )
+        agent = starting.agent_of(options, cwd, trusted=trusted)
         if options.model:
-            _find_model(agent, options.model, out)  # or a fork would be made for nothing
+            starting.find_model(agent, options.model, out)  # or a fork would be made for nothing
         return asyncio.run(_Run(agent, options, out, cwd).talk(asked))
 
 
@@ -281,13 +274,8 @@ class _Run:
     def _say_how_to_go_on(self) -> None:
         if not self._is_said or self._options.no_session or self._meant is None:
             return
-        import shlex
-
-        ref = self._meant.ref
-        is_at_home = any(ref.path.startswith(os.path.join(home.path, "")) for home in layouts.homes())
-        name = ref.id if is_at_home else ref.path
-        command = f"{_as_called(self._out.program)} --session {shlex.quote(name)} -p TEXT"
-        self._out.note(Styled(f"Go on: {command}", "dim"))
+        command = starting.command_for(self._meant.ref, self._out.program)
+        self._out.note(Styled(f"Go on: {command} -p TEXT", "dim"))
 
     # --- signals -------------------------------------------------------------------------------------
 
@@ -323,37 +311,6 @@ class _Run:
                     pass
 
 
-def _as_called(program: str) -> str:
-    """How this program can be called again: by its name, if that is found, or as it was."""
-    folders = config.setting("PATH").split(os.pathsep)
-    if any(os.access(os.path.join(folder, program), os.X_OK) for folder in folders if folder):
-        return program
-    called = sys.argv[0]
-    return called if os.path.basename(called) == program else "python -P -m perdure"
-
-
-# --- what the options say ---------------------------------------------------------------------------------
-
-
-def _in_directory(wanted: str) -> str:
-    if wanted:
-        try:
-            os.chdir(os.path.expanduser(wanted))
-        except OSError as error:
-            raise PerdureError(f"Cannot go to {wanted}: {error.strerror}", "give -C a folder") from None
-    return config.here()
-
-
-def _find_model(agent: AgentSession, name: str, out: Output) -> None:
-    """An extension that was left out may be the reason that there is none of that name."""
-    try:
-        agent.find_model(name)
-    except PerdureError:
-        for notice in agent.notices:
-            out.note(Styled(one_line(notice), "yellow"))
-        raise
-
-
 def _asked(options: SimpleNamespace, cwd: str, out: Output) -> Asked:
     try:
         return prompt(options.message, cwd, out)
@@ -362,33 +319,3 @@ def _asked(options: SimpleNamespace, cwd: str, out: Output) -> Asked:
             hint = f"{options.resume!r} was taken as what to resume; the prompt comes after it"
             raise UsageError(error.message, hint) from None
         raise
-
-
-def _tools(options: SimpleNamespace) -> list[str] | None:
-    """None is all of them."""
-    if options.no_tools:
-        if options.tools is not None:
-            raise UsageError("--tools and --no-tools contradict each other")
-        return []
-    if options.tools is None:
-        return None
-    named = [name.strip() for name in options.tools.split(",") if name.strip()]
-    if not named:
-        raise UsageError("--tools names no tool", "as in --tools read,grep; --no-tools is none")
-    return named
-
-
-def _text_or_file(given: str | None) -> str | None:
-    """What an option says, or what is in the file that it names."""
-    if not given:
-        return given
-    path = os.path.expanduser(given)
-    try:
-        if os.path.isfile(path):
-            with open(path, encoding="utf-8", errors="replace") as file:
-                return file.read()
-    except (OSError, ValueError):
-        return given  # a text too long to be a name
-    if path.endswith((".md", ".txt")) and not any(map(str.isspace, path)):
-        raise UsageError(f"There is no file {given!r:.80}", "give the prompt itself, or a file that is there")
-    return given

@@ -61,20 +61,16 @@ def find_session(options: SimpleNamespace, out: Output, cwd: str) -> Meant:
         raise UsageError("ENTRY is empty", "--fork ID --at ENTRY")
     match given:
         case ["continue"]:
-            return _kept(*reference.find(_newest(out, cwd).path))
+            return kept(*reference.find(_newest(out, cwd).path))
         case ["resume"]:
-            return _resumed(options.resume, out)
+            return resumed(options.resume, out)
         case ["session"]:
             return _named(options.session)
         case ["session_id"]:
             return _of_id(options.session_id, cwd)
         case ["fork"]:
             return _forked(options.fork, options.at, cwd)
-        case ["no_session"]:
-            from perdure.session.stores.memory import MemoryStore
-
-            return _new(MemoryStore(), ids.new_id(), cwd)
-    return _new(open_store("pi", cwd=cwd), ids.new_id(), cwd)
+    return new(cwd, is_kept=not options.no_session)
 
 
 def _new(store: Store, id: str, cwd: str) -> Meant:
@@ -82,7 +78,26 @@ def _new(store: Store, id: str, cwd: str) -> Meant:
     return Meant(store, store.create(header), header, is_new=True)
 
 
-def _kept(store: Store, ref: Found) -> Meant:
+def new(cwd: str, *, is_kept: bool = True) -> Meant:
+    """A session of that project, in which nothing was said yet."""
+    if is_kept:
+        return _new(open_store("pi", cwd=cwd), ids.new_id(), cwd)
+    from perdure.session.stores.memory import MemoryStore
+
+    return _new(MemoryStore(), ids.new_id(), cwd)
+
+
+def at(path: str) -> Meant:
+    """The session whose file this is."""
+    return kept(*reference.find(path))
+
+
+def forked(session: Session, store: Store, cwd: str, at: str | None = None) -> Meant:
+    """A copy of it that goes on in that project, up to an entry or to where it is."""
+    return kept(store, session.fork(at, cwd=cwd))._replace(is_new=True)
+
+
+def kept(store: Store, ref: Found) -> Meant:
     assert isinstance(store, FileStore)
     return Meant(store, ref, store.header(ref))
 
@@ -107,7 +122,7 @@ def _rows(scope: Scope, out: Output, limit: int) -> list[Row]:
         return catalog.rows(scope, limit=limit)
 
 
-def _resumed(text: str, out: Output) -> Meant:
+def resumed(text: str, out: Output) -> Meant:
     """A unique beginning of an id, an exact name, or words that were said in one session only."""
     from perdure.session.catalog import Catalog, Scope
 
@@ -116,7 +131,7 @@ def _resumed(text: str, out: Output) -> Meant:
         rows = _rows(scope, out, 20)
         raise Ambiguous("-r", [_shown(row) for row in rows]) if rows else NotFound("Session", "-r")
     try:
-        return _kept(*reference.find(text))
+        return kept(*reference.find(text))
     except NotFound as error:
         missing = error
     with Catalog() as catalog:
@@ -130,7 +145,7 @@ def _resumed(text: str, out: Output) -> Meant:
     if len(rows) > 1:
         raise Ambiguous(text, [_shown(row) for row in rows])
     (row,) = rows
-    return _kept(*reference.find(row.path))
+    return kept(*reference.find(row.path))
 
 
 def _shown(row: Row) -> str:
@@ -139,7 +154,7 @@ def _shown(row: Row) -> str:
 
 def _named(text: str) -> Meant:
     try:
-        return _kept(*reference.find(text))
+        return kept(*reference.find(text))
     except NotFound:
         path = os.path.abspath(os.path.expanduser(text))
         if not os.path.isfile(path):
@@ -148,7 +163,7 @@ def _named(text: str) -> Meant:
     store = open_store("pi", folder, sessions_dir=folder)
     for ref in store.list():
         if os.path.samefile(ref.path, path):
-            return _kept(store, ref)
+            return kept(store, ref)
     raise NotFound("Session", text, hint="the file is not called like one of pi's sessions")
 
 
@@ -161,11 +176,11 @@ def _of_id(id: str, cwd: str) -> Meant:
     with Lock(home.path, _MAKING, id, PATIENCE):
         for _, ref in reference.listed([home]):
             if ref.id == id:
-                return _kept(store, ref)
+                return kept(store, ref)
         return _new(store, id, cwd)
 
 
 def _forked(text: str, at: str | None, cwd: str) -> Meant:
     """It goes on here, so it is this project's."""
     store, ref = reference.find(text)
-    return _kept(store, Session.view(store, ref).fork(at, cwd=cwd))._replace(is_new=True)
+    return forked(Session.view(store, ref), store, cwd, at)

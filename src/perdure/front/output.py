@@ -80,9 +80,19 @@ class Output:
         self.is_terminal = _is_terminal(self._stdout)
         self.colour = _has_colour(self._stdout)
         self._notes_have_colour = _has_colour(self._stderr)
+        self._unread = bytearray()
         self._is_transient_shown = False
         self.is_progress_shown = False
         """Whether a bar says how far some work is, over which nothing else should be drawn."""
+
+    @property
+    def stdout(self) -> TextIO | None:
+        """For what draws on the terminal itself."""
+        return self._stdout
+
+    @property
+    def stdin(self) -> TextIO | None:
+        return self._stdin
 
     @property
     def columns(self) -> int:
@@ -100,12 +110,17 @@ class Output:
 
     def line(self, *parts: str | Styled) -> None:
         """One line of the answer, its parts joined as they are."""
-        self._write(_painted(parts, self.colour) + "\n")
+        self._write(painted(parts, self.colour) + "\n")
+
+    def prompt(self, text: str) -> None:
+        """What stands before an answer that is waited for."""
+        self._write(visible(text))
+        self.flush()
 
     def note(self, *parts: str | Styled) -> None:
         """One line about the answer: what is hidden, a warning, that nothing was found."""
         self.transient("")
-        self._tell(_painted(parts, self._notes_have_colour) + "\n")
+        self._tell(painted(parts, self._notes_have_colour) + "\n")
 
     def transient(self, text: str) -> None:
         """What is going on right now, for somebody who watches; the next line, or nothing, replaces it."""
@@ -213,6 +228,29 @@ class Output:
         except OSError:
             pass  # nowhere is left to tell it; the exit code still does
 
+    @property
+    def has_echo(self) -> bool:
+        """Whether what is typed is seen where the answer is."""
+        return self.is_terminal and _is_terminal(self._stdin)
+
+    def read_line(self) -> str | None:
+        """The next line of stdin without its end; None if there is no more. Read by its descriptor: a thread
+        that waits in Python's own buffer would not let the process end."""
+        at = 0
+        while (end := self._unread.find(b"\n", at)) < 0:
+            at = len(self._unread)
+            try:
+                data = os.read(self._stdin.fileno(), 65536) if self._stdin is not None else b""
+            except (OSError, ValueError):
+                data = b""
+            if not data:
+                break
+            self._unread += data
+        size = end + 1 if end >= 0 else len(self._unread)
+        line = self._unread[:size].decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
+        del self._unread[:size]
+        return line if size else None
+
     def _answer(self) -> str:
         try:
             return self._stdin.readline() if self._stdin is not None else ""
@@ -293,7 +331,8 @@ class Progress:
         self._out.transient(f"{self._what} [{bar:{_BAR}}] {done}/{total}")
 
 
-def _painted(parts: Sequence[str | Styled], colour: bool) -> str:
+def painted(parts: Sequence[str | Styled], colour: bool) -> str:
+    """The parts joined, all of them visible, in their colours or without."""
     return "".join(
         f"\x1b[{_STYLES[part.style]}m{visible(part.text)}\x1b[m"
         if colour and isinstance(part, Styled)

@@ -157,12 +157,12 @@ def _turn(entry: Entry, body: Body, labels: Mapping[str, str]) -> Turn:
         case Message(message=User(content=content)):
             speaker, parts = "user", _parts(content)
         case Message(message=Assistant() as said):
-            speaker, detail, parts = "assistant", said.model, [*_parts(said.content), *_ending(said)]
+            speaker, detail, parts = "assistant", said.model, [*_parts(said.content), *ending(said)]
         case Message(message=ToolResult() as result):
             speaker, detail = "tool", result.tool_name
             parts = [_result(entry, result, label)]
         case Message(message=BashExecution() as ran):
-            speaker, parts = "bash", [Command(_lines(ran.command), printed(ran.output), _outcome(ran))]
+            speaker, parts = "bash", [Command(_lines(ran.command), printed(ran.output), outcome(ran))]
         case Message(message=CustomRole(custom_type=kind, content=content)):
             speaker, detail, parts = "program", kind, _parts(content)
         case CustomMessage(custom_type=kind, content=content):
@@ -205,13 +205,15 @@ def _part(block: Any) -> Part:
             return Note("content of a shape this version does not know")
 
 
-def _ending(said: Assistant) -> list[Part]:
+def ending(said: Assistant) -> list[Note]:
     """Why an answer ended that did not just end."""
     why = said.error_message if isinstance(said.error_message, str) else ""
+    if said.stop_reason == "aborted":
+        return [Note("interrupted", is_error=True)]
     if said.stop_reason == "error" or why:
         return [Note(f"failed: {why}" if why else "failed", is_error=True)]
-    words = {"aborted": "interrupted", "length": "cut off: the answer reached its longest"}
-    return [Note(words[said.stop_reason], is_error=True)] if said.stop_reason in words else []
+    is_cut = said.stop_reason == "length"
+    return [Note("cut off: the answer reached its longest", is_error=True)] if is_cut else []
 
 
 def _result(entry: Entry, result: ToolResult, label: str) -> Result:
@@ -221,7 +223,7 @@ def _result(entry: Entry, result: ToolResult, label: str) -> Result:
     return Result(entry.id, entry.timestamp, printed("\n".join(texts)), pictures, result.is_error, label)
 
 
-def _outcome(ran: BashExecution) -> str:
+def outcome(ran: BashExecution) -> str:
     words = []
     if ran.cancelled:
         words.append("cancelled")

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 HELP = """\
 Perdure {version}: conversations with AI agents that last.
 
-usage: {name} --print [OPTION...] MESSAGE...
+usage: {name} [OPTION...] [MESSAGE...]
+       {name} --print [OPTION...] MESSAGE...
        {name} COMMAND [...]
 
 {talk}
@@ -33,10 +34,11 @@ commands:
   -h, --help    show this text
   --version     show the version
 
-Without a key in the environment a built-in program answers, which searches
-this directory. `{name} models` says which models there are, `{name} sessions
---help` what can be done with conversations. Talking at the terminal, without
---print, comes in a later release.
+Without --print it is a conversation: /help in it says what can be typed there.
+Through a pipe each line is a message. Without a key in the environment a
+built-in program answers, which searches this directory. `{name} models` says
+which models there are, `{name} sessions --help` what can be done with
+conversations.
 
 The engine and the agent are also a Python library:
 
@@ -101,18 +103,19 @@ def _run(name: str, arguments: "Sequence[str]") -> int:
 
 def _talk(name: str, words: "Sequence[str]") -> int:
     from perdure.front.command_line import asks_for_help, parse
-    from perdure.front.commands import TALK
+    from perdure.front.commands import ONCE, TALK
 
-    if not words or [*words] == ["help"] or asks_for_help(words):
+    if [*words] == ["help"] or asks_for_help(words):
         return _show_help(name)
-    if _is_probably_a_command(words):
+    if words and _is_probably_a_command(words):
         raise _not_a_command(words[0], name)
     others = [word for word in words if word != "--version"]
     options = parse(TALK, others, name)
     if len(others) < len(words):
         return _show_version(name)
-    if not (options.print or options.mode == "json"):
-        raise _not_yet(options.message, name)
+    if options.print or options.mode == "json":
+        return _perform(ONCE, options, name)
+    _refuse_nearly_a_command(options.message, name)
     return _perform(TALK, options, name)
 
 
@@ -128,8 +131,8 @@ def _not_a_command(word: str, name: str) -> "UsageError":
     return UsageError(f"unknown command {word!r}: did you mean `{name} sessions {word}`?")
 
 
-def _not_yet(message: "Sequence[str]", name: str) -> "UsageError":
-    """At a terminal, without --print. A word that is nearly a command was probably meant as one."""
+def _refuse_nearly_a_command(message: "Sequence[str]", name: str) -> None:
+    """A word alone that is nearly a command was probably meant as one."""
     from perdure.errors import UsageError
     from perdure.front.command_line import did_you_mean, quoted
 
@@ -137,9 +140,7 @@ def _not_yet(message: "Sequence[str]", name: str) -> "UsageError":
         (word,) = message
         near = did_you_mean(word, COMMANDS)
         if near:
-            return UsageError(f"unknown command {quoted(word)}{near}", f"run `{name} --help`")
-    hint = f'`{name} --print "explain this code"` answers once; `{name} --help` says more'
-    return UsageError("talking at the terminal comes in a later release", hint)
+            raise UsageError(f"unknown command {quoted(word)}{near}", f"run `{name} --help`")
 
 
 def _show_help(name: str) -> int:

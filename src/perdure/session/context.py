@@ -50,6 +50,16 @@ class Context(NamedTuple):
     answers say of tokens was counted before it."""
 
 
+class Chosen(NamedTuple):
+    """What a session says of how it goes on."""
+
+    model: tuple[str, str] | None
+    """Provider and model id last chosen, or last heard from."""
+    thinking_level: str
+    distance: int = 0
+    """How many entries were looked at to know that."""
+
+
 class Live(NamedTuple):
     """The end of a path as far back as a context is made of it. The settings may be from further back."""
 
@@ -75,8 +85,7 @@ def live(newest_first: Iterable[Entry]) -> Live:
     settings of its time (`model_change`, `thinking_level_change`) ends that search too.
     """
     entries: list[Entry] = []
-    model: tuple[str, str] | None = None
-    thinking: str | None = None
+    settings = _Settings()
     first_kept = ""
     condensed: int | None = None  # once a compaction is met: how many of the entries count
     is_sent = True
@@ -92,16 +101,44 @@ def live(newest_first: Iterable[Entry]) -> Live:
             elif condensed is not None and entry.id == first_kept:
                 condensed = len(entries)
                 is_sent = False
-        if thinking is None and entry.type == "thinking_level_change":
-            thinking = _thinking_level(entry)
-        elif model is None and entry.type in ("message", "model_change"):
-            model = _model(entry)
-        if not is_sent and model is not None and thinking is not None:
+        if settings.are_known_from(entry) and not is_sent:
             break
     if condensed is not None:
         del entries[condensed:]
     entries.reverse()
-    return Live(entries, model, "off" if thinking is None else thinking)
+    return Live(entries, settings.model, settings.thinking_level)
+
+
+def chosen(newest_first: Iterable[Entry]) -> Chosen:
+    """The settings alone, read no further than it takes; where one was never chosen, that is to the end."""
+    settings = _Settings()
+    distance = 0
+    for entry in newest_first:
+        distance += 1
+        if settings.are_known_from(entry):
+            break
+    return Chosen(settings.model, settings.thinking_level, distance)
+
+
+class _Settings:
+    """The model and the way of thinking, looked for from the end of a path. Of an entry that cannot tell of
+    them no more is read than its envelope."""
+
+    def __init__(self) -> None:
+        self.model: tuple[str, str] | None = None
+        self._thinking: str | None = None
+
+    def are_known_from(self, entry: Entry) -> bool:
+        """With the next entry towards the beginning."""
+        if self._thinking is None and entry.type == "thinking_level_change":
+            self._thinking = _thinking_level(entry)
+        elif self.model is None and entry.type in ("message", "model_change"):
+            self.model = _model(entry)
+        return self.model is not None and self._thinking is not None
+
+    @property
+    def thinking_level(self) -> str:
+        return "off" if self._thinking is None else self._thinking
 
 
 def said(entries: Sequence[Entry]) -> list[tuple[Entry, AnyMessage | None]]:

@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from perdure.errors import NotSaved, PerdureError, UsageError
 from perdure.session import context, ids, tree
-from perdure.session.context import Live
+from perdure.session.context import Chosen, Live
 from perdure.session.entry import Body, Entry, Label, SessionInfo, new, placed
 from perdure.session.stores import NO_FACTS, Found, Header, Problem, Store, Writer
 from perdure.session.stores.lock import Turns
@@ -73,6 +73,11 @@ class Session:
         return self._ends.head
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing was said yet, on any branch."""
+        return self._ends.head is None and not self._moved
+
+    @property
     def header(self) -> Header:
         """What the session knows of itself as a whole."""
         self._folded()
@@ -114,6 +119,17 @@ class Session:
         """The end of the path, as far back as a model is sent something of it; the compaction is in it."""
         return self._live().entries
 
+    def chosen(self) -> Chosen:
+        """The model and the way of thinking that the conversation goes on with. Nothing is kept of what is
+        read for it, from the end back, and no more is read than it takes."""
+        if self._tree is None:
+            try:
+                with closing(self.store.read_back(self.ref)) as newest_first:
+                    return context.chosen(tree.path_back(newest_first, self._ends.head))
+            except LookupError:
+                pass  # a parent is missing: the rest of the path takes a whole reading
+        return context.chosen(reversed(self.path()))
+
     def append(self, *bodies: Body | Entry) -> list[Entry]:
         """New entries behind the head, durable when this returns.
 
@@ -142,7 +158,7 @@ class Session:
             self._tree.entries.extend(made)
             self._ids.update(entry.id for entry in made)
         self._ends = tree.advanced(self._ends, made)
-        self._moved = False
+        self._moved &= all(entry.type in tree.METADATA for entry in made)
         self._attempt = None
         return made
 
@@ -169,8 +185,8 @@ class Session:
         with self._turn:
             self._look_at_attempt()
             target = None if entry_id is None else self._known(entry_id)
+            self._moved = target is not None or not self.is_empty
             self._ends = tree.Ends(target, target)
-            self._moved = True
 
     def fork(self, at: str | None = None, *, cwd: str = "") -> Found:
         """A new session that shares this one's entries up to `at`, or up to the head. It stays with its

@@ -1,7 +1,8 @@
 """The bash tool: a command line, run in a shell of its own without terminal or input.
 
 The model reads the end of what the command wrote; all of it is in a file, which the result names, as soon as
-there is more than that. Memory is bounded by what is shown, whatever the command writes.
+there is more than that. Memory is bounded by what is shown, whatever the command writes. A command of the
+user's own is run in the same way, by `run_in_shell`.
 
 A call that fails, is killed or takes too long is a result with `is_error` and the output so far. One that is
 cancelled has no result, since CancelledError goes through. Before it does, when the last process has ended,
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, BinaryIO
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -22,6 +23,7 @@ from msgspec.structs import replace
 from perdure.agent.tools import AgentToolResult, Tool, ToolContext
 from perdure.agent.tools.output import BYTES, LINES, Bounded, tail
 from perdure.agent.tools.processes import Ended, run
+from perdure.errors import PerdureError
 
 _BETWEEN_UPDATES = 0.1
 _MOST_LOGGED = 512 * 1024 * 1024  # the folder for temporary files is memory on many machines
@@ -38,14 +40,54 @@ class Bash(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("timeout must be more than 0 seconds")
 
 
-async def bash(args: Bash, ctx: ToolContext) -> AgentToolResult:
-    if "\0" in args.command:
-        return AgentToolResult("Not run: the command contains a NUL character", is_error=True)
-    if not os.path.isdir(ctx.cwd):
-        return AgentToolResult(f"Not run: the working directory does not exist: {ctx.cwd}", is_error=True)
-    timeout = None if args.timeout is UNSET else args.timeout
+class Ran(Struct, frozen=True):
+    """A command that was run, or is running."""
+
+    shown: Bounded
+    """The end of what it wrote."""
+    path: str
+    """A file with all of it; empty if that is no more, or could not be kept."""
+    rest: str
+    """Where what is not shown is, in words."""
+    ended: Ended | None = None
+    """None as long as it runs, and if it was cancelled."""
+
+    def result(self, complaint: str = "") -> AgentToolResult:
+        """As a model reads it."""
+        parts = [self.shown.text.rstrip("\n") or "(no output)", self._remark(), complaint]
+        return AgentToolResult(
+            "\n\n".join(filter(None, parts)),
+            {"fullOutputPath": self.path} if self.path else UNSET,
+            is_error=bool(complaint),
+        )
+
+    def _remark(self) -> str:
+        if not self.shown.truncated:
+            return ""
+        total = self.shown.total_lines
+        if self.shown.partial:
+            said = f"The end of line {total}, which is longer than {BYTES // 1024} KB."
+        else:
+            said = f"Lines {total - self.shown.shown_lines + 1} to {total} of {total}."
+        return f"[{said} {self.rest}]"
+
+
+async def run_in_shell(
+    command: str,
+    *,
+    cwd: str,
+    environment: Mapping[str, str],
+    watch: Callable[[Ran], None],
+    timeout: float | None = None,
+) -> Ran:
+    """Run a command line to its end, whoever wants it run. `watch` is shown what there is so far, and, if it
+    is cancelled, all there was. PerdureError if it cannot be run at all."""
+    if "\0" in command:
+        raise PerdureError("Not run: the command contains a NUL character")
+    if not os.path.isdir(cwd):
+        raise PerdureError(f"Not run: the working directory does not exist: {cwd}")
     output = _Output()
-    live = _Live(lambda: ctx.update(_result(output)))
+    live = _Live(lambda: watch(output.ran()))
 
     def more(data: bytes) -> None:
         output.add(data)
@@ -53,21 +95,36 @@ async def bash(args: Bash, ctx: ToolContext) -> AgentToolResult:
 
     try:
         ended = await run(
-            [_shell(ctx), "-c", args.command],
-            cwd=ctx.cwd,
-            environment=ctx.environment,
+            [_shell(environment), "-c", command],
+            cwd=cwd,
+            environment=environment,
             timeout=timeout,
             on_output=more,
         )
-        return _result(output, _complaint(ended, timeout))
+        return output.ran(ended)
     except asyncio.CancelledError:
-        ctx.update(_result(output))
+        watch(output.ran())
         raise
     except (OSError, ValueError) as error:  # a command that is too long, or that no encoding can express
-        return AgentToolResult(f"Not run: {getattr(error, 'strerror', None) or error}", is_error=True)
+        raise PerdureError(f"Not run: {getattr(error, 'strerror', None) or error}") from None
     finally:
         live.close()
         output.close()
+
+
+async def bash(args: Bash, ctx: ToolContext) -> AgentToolResult:
+    timeout = None if args.timeout is UNSET else args.timeout
+    try:
+        ran = await run_in_shell(
+            args.command,
+            cwd=ctx.cwd,
+            environment=ctx.environment,
+            watch=lambda so_far: ctx.update(so_far.result()),
+            timeout=timeout,
+        )
+    except PerdureError as error:
+        return AgentToolResult(error.message, is_error=True)
+    return ran.result(_complaint(ran, timeout))
 
 
 BASH = Tool(
@@ -80,44 +137,24 @@ BASH = Tool(
 )
 
 
-def _shell(ctx: ToolContext) -> str:
+def _shell(environment: Mapping[str, str]) -> str:
     if os.path.exists("/bin/bash"):
         return "/bin/bash"
-    path = ctx.environment.get("PATH")
+    path = environment.get("PATH")
     import shutil
 
     return shutil.which("bash", path=path) or shutil.which("sh", path=path) or "sh"
 
 
-def _complaint(ended: Ended, timeout: float | None) -> str:
-    match ended.reason:
-        case "timed out":
+def _complaint(ran: Ran, timeout: float | None) -> str:
+    match ran.ended:
+        case Ended(reason="timed out"):
             return f"Command timed out after {timeout:g} s"
-        case "killed":
-            return f"Command was killed by {ended.signal}"
-        case "exited":
-            return f"Command exited with code {ended.exit_code}" if ended.exit_code else ""
-
-
-def _result(output: _Output, complaint: str = "") -> AgentToolResult:
-    shown = output.shown()
-    parts = [shown.text.rstrip("\n") or "(no output)", _remark(shown, output), complaint]
-    return AgentToolResult(
-        "\n\n".join(filter(None, parts)),
-        {"fullOutputPath": output.path} if output.path else UNSET,
-        is_error=bool(complaint),
-    )
-
-
-def _remark(shown: Bounded, output: _Output) -> str:
-    if not shown.truncated:
-        return ""
-    total = shown.total_lines
-    if shown.partial:
-        said = f"The end of line {total}, which is longer than {BYTES // 1024} KB."
-    else:
-        said = f"Lines {total - shown.shown_lines + 1} to {total} of {total}."
-    return f"[{said} {output.where}]"
+        case Ended(reason="killed", signal=name):
+            return f"Command was killed by {name}"
+        case Ended(exit_code=int(code)) if code:
+            return f"Command exited with code {code}"
+    return ""
 
 
 class _Live:
@@ -150,7 +187,7 @@ class _Output:
     """What a command wrote: its end in memory, and all of it in a file if there is more than is shown."""
 
     def __init__(self) -> None:
-        self.path = ""
+        self._path = ""
         self._end = bytearray()
         self._line_breaks = 0
         self._logged = 0
@@ -160,27 +197,30 @@ class _Output:
     def add(self, data: bytes) -> None:
         self._line_breaks += data.count(b"\n")
         self._end += data
-        if self.path or self._lost:
+        if self._path or self._lost:
             self._log(data)
         elif len(self._end) > BYTES or self._line_breaks > LINES:
             self._begin_log()
         if len(self._end) > 4 * BYTES:
             del self._end[: -2 * BYTES]
 
-    def shown(self) -> Bounded:
+    def ran(self, ended: Ended | None = None) -> Ran:
+        shown = self._shown()  # which may begin the file
+        return Ran(shown, self._path, self._where() if shown.truncated else "", ended)
+
+    def _shown(self) -> Bounded:
         # A byte that is not UTF-8 becomes three, so what is kept is always more than what can be shown.
         shown = tail(self._end.decode("utf-8", "replace"))
-        if shown.truncated and not self.path and not self._lost:
+        if shown.truncated and not self._path and not self._lost:
             self._begin_log()
         unended = bool(self._end) and not self._end.endswith(b"\n")
         return replace(shown, total_lines=self._line_breaks + unended)
 
-    @property
-    def where(self) -> str:
-        if not self.path:
+    def _where(self) -> str:
+        if not self._path:
             return f"The rest could not be kept: {self._lost}."
         kept = f"The beginning of the output ({self._lost})" if self._lost else "Full output"
-        return f"{kept}: {self.path}"
+        return f"{kept}: {self._path}"
 
     def close(self) -> None:
         if self._file is not None:
@@ -197,7 +237,7 @@ class _Output:
         except OSError as error:
             self._lost = error.strerror or str(error)
         else:
-            self.path = path
+            self._path = path
             self._log(bytes(self._end))
 
     def _log(self, data: bytes) -> None:

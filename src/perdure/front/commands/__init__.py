@@ -300,7 +300,7 @@ ALONE = {command.name: command for command in (MODELS, MCP, TRUST, COMPLETION)}
 
 TALK = Command(
     "",
-    "perdure.front.oneshot:oneshot",
+    "perdure.front.repl:repl",
     "talk with an agent that reads, writes and runs things in this directory",
     (
         Argument(
@@ -331,7 +331,7 @@ TALK = Command(
         Argument("-c/--continue", "go on with this project's newest session", "flag", False),
         Argument(
             "-r/--resume",
-            "go on with the session of this id, of this name, or in which this was said",
+            "go on with the session of this id, of this name, or in which this was said; or pick one",
             "perhaps",
             None,
             metavar="TEXT",
@@ -375,6 +375,7 @@ TALK = Command(
         Argument("-C", "go to this directory first", metavar="DIR", completes="file"),
     ),
     (
+        "{pi}",
         '{pi} -p "explain this code"',
         "git diff | {pi} -p review this @docs/style.md",
         '{pi} -p -c "now write the tests"',
@@ -382,3 +383,6 @@ TALK = Command(
     ),
 )
 """The program itself, without a command."""
+
+ONCE = TALK._replace(runs="perdure.front.oneshot:oneshot")
+"""With --print."""

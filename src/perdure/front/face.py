@@ -1,0 +1,96 @@
+"""What a conversation is shown on: a terminal that is drawn on, or plain lines. The shell knows no more of it
+than this, and says the same to both."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from perdure.errors import PerdureError
+from perdure.front.output import Styled
+
+if TYPE_CHECKING:
+    from prompt_toolkit.input import Input
+    from prompt_toolkit.output import Output as Screen
+
+    from perdure.front.choosing import Choice
+
+T = TypeVar("T")
+Line = Sequence[str | Styled]
+
+
+class Interrupted(PerdureError):
+    """Ctrl+C, while something had the terminal to itself."""
+
+    exit_code = 130
+
+    def __init__(self) -> None:
+        super().__init__("Stopped")
+
+
+class Running(NamedTuple):
+    """A tool, or a command of the user's, that has not ended yet."""
+
+    what: str
+    since: float
+    """By the monotonic clock."""
+    printed: str = ""
+    """The end of what it printed so far."""
+
+
+class Face(Protocol):
+    is_drawn: bool
+    """Whether it is a terminal that can be drawn on, and somebody is there to choose."""
+    has_colour: bool
+
+    @property
+    def columns(self) -> int:
+        """How many fit on a line; 0 where lines have no end."""
+
+    def line(self, *parts: str | Styled) -> None:
+        """One line of the conversation. It stays."""
+
+    def note(self, *parts: str | Styled) -> None:
+        """One line about it."""
+
+    def failed(self, error: PerdureError) -> None:
+        """What went wrong, and what to do about it."""
+
+    def said(self, text: str) -> None:
+        """The user's words, which are saved."""
+
+    def answer(self, delta: str) -> None:
+        """More of an answer, in Markdown."""
+
+    def think(self, delta: str) -> None:
+        """More of what a model thinks before it answers."""
+
+    def end_of_answer(self) -> None:
+        """What was added so far is all of it."""
+
+    def doing(self, what: str) -> None:
+        """What is going on; empty when nothing is."""
+
+    def running(self, every: Sequence[Running]) -> None:
+        """What has been started and has not ended."""
+
+    def queued(self, steering: Sequence[str], follow_ups: Sequence[str]) -> None:
+        """What was typed meanwhile, and is said later."""
+
+    def edit(self, text: str) -> None:
+        """Text that its user may want to change and to send again."""
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """Something that reads and writes the terminal itself, line by line; `Interrupted` by Ctrl+C."""
+
+    async def full_screen(self, show: Callable[[Input, Screen], Awaitable[T]]) -> T:
+        """Something that has the whole screen to itself. Only where it is drawn on."""
+
+    async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
+        """One of these; None if its user wants none. Only where it is drawn on."""
+
+    async def talk(self, shell: Any) -> None:
+        """Hand to the shell what its user types, until they leave."""
+
+    def leave(self) -> None:
+        """End `talk`."""

@@ -1,0 +1,150 @@
+"""A turn, told: events of the agent in, words to a face out. Every face hears the same."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from perdure.agent.events import (
+    AgentEvent,
+    AutoRetryStart,
+    CompactionEnd,
+    CompactionStart,
+    MessageEnd,
+    MessageUpdate,
+    QueueUpdate,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    TurnStart,
+)
+from perdure.agent.tools import AgentToolResult
+from perdure.front import render
+from perdure.front.amounts import counted
+from perdure.front.face import Face, Line, Running
+from perdure.front.output import Styled
+from perdure.front.visible import fit, one_line, width
+from perdure.session.entry import Assistant, User
+
+_DIFF_LINES = 20
+_ERROR_LINES = 5
+_TAIL = 500
+"""Characters of what a tool printed that are looked at for its last line."""
+
+
+class Narrator:
+    def __init__(self, face: Face, model: str) -> None:
+        self._face = face
+        self._model = model
+        self._running: dict[str, Running] = {}
+        self._arguments: dict[str, Any] = {}
+        self.is_said = False
+        """Whether something was saved."""
+        self.last: Assistant | None = None
+
+    def see(self, event: AgentEvent) -> None:
+        face = self._face
+        match event:
+            case MessageUpdate(assistant_message_event=part):
+                if part.type == "text_delta" and isinstance(part.delta, str):
+                    face.answer(part.delta)
+                elif part.type == "thinking_delta" and isinstance(part.delta, str):
+                    face.think(part.delta)
+                elif part.type in ("text_end", "thinking_end"):
+                    face.end_of_answer()
+                face.doing(f"{self._model} answers")
+            case TurnStart():
+                face.doing(f"Waiting for {self._model}")
+            case MessageEnd(message=User() as message):
+                self.is_said = True
+                face.said(words(message.text))
+            case MessageEnd(message=Assistant() as message):
+                self.last = message
+                face.end_of_answer()
+                self._say_how_it_ended(message)
+            case ToolExecutionStart(tool_call_id=id, tool_name=name, args=arguments):
+                self._arguments[id] = arguments
+                self._running[id] = Running(_what(name, arguments), time.monotonic())
+                self._tell_what_runs()
+            case ToolExecutionUpdate(tool_call_id=id, partial_result=result) if id in self._running:
+                self._running[id] = self._running[id]._replace(printed=result.text[-_TAIL:])
+                self._tell_what_runs()
+            case ToolExecutionEnd(tool_call_id=id, tool_name=name, result=result, is_error=is_error):
+                self._running.pop(id, None)
+                self._tell_what_runs()
+                arguments = self._arguments.pop(id, None)
+                for line in call_lines(name, arguments, result, is_error=is_error, columns=face.columns):
+                    face.line(*line)
+            case AutoRetryStart(attempt=attempt, max_attempts=most, delay_ms=delay, error_message=why):
+                face.note(
+                    Styled(f"{why}; trying again in {delay / 1000:.0f} s ({attempt} of {most})", "yellow")
+                )
+            case CompactionStart():
+                face.doing("Condensing the conversation")
+            case CompactionEnd(result=dict()):
+                face.note(Styled("The conversation was condensed; all of it is still in the session.", "dim"))
+            case CompactionEnd(error_message=str(why)):
+                face.note(Styled(f"The conversation could not be condensed: {why}", "yellow"))
+            case QueueUpdate(steering=steering, follow_up=follow_ups):
+                face.queued(steering, follow_ups)
+
+    def end(self) -> None:
+        """Nothing of it is under way any more."""
+        self._running.clear()
+        self._tell_what_runs()
+        self._face.end_of_answer()
+        self._face.doing("")
+
+    def _tell_what_runs(self) -> None:
+        self._face.running([*self._running.values()])
+        if self._running:
+            self._face.doing(f"Running {counted(len(self._running), 'tool')}")
+
+    def _say_how_it_ended(self, answer: Assistant) -> None:
+        for part in render.ending(answer):
+            self._face.note(Styled(one_line(part.text[:1].upper() + part.text[1:]), "red"))
+        if not answer.is_broken_off and not answer.text and not answer.calls:
+            self._face.note(Styled("The model said nothing.", "yellow"))
+
+
+def call_lines(
+    name: str, arguments: Any, result: AgentToolResult, *, is_error: bool, columns: int
+) -> Iterator[Line]:
+    """A call in one line, what it printed folded; what it changed, line by line; why it failed, in a few."""
+    printed = render.lines(render.printed(result.text))
+    details = None if is_error else result.details
+    from perdure.front import diffs
+
+    changed = diffs.summary(details)
+    end = "failed" if is_error else changed or counted(len(printed), "line")
+    tool, glance = one_line(name), one_line(render.glance(arguments))
+    if columns:
+        tool = fit(tool, max(10, columns - width(end) - 4))
+        glance = fit(glance, max(0, columns - width(tool) - width(end) - 6))
+    about = f"  {glance}" if glance else ""
+    yield Styled("▸ ", "yellow"), Styled(tool, "bold"), about, Styled(f"  {end}", _ended(is_error))
+    for line in diffs.lines(details, arguments, most=_DIFF_LINES):
+        text = f"    {line.text}"
+        yield (Styled(fit(text, columns) if columns else text, line.style or "dim"),)
+    if is_error:
+        for text in printed[-_ERROR_LINES:]:
+            text = f"    {one_line(text)}"
+            yield (Styled(fit(text, columns) if columns else text, "dim"),)
+
+
+def _ended(is_error: bool) -> str:
+    return "red" if is_error else "dim"
+
+
+def _what(name: str, arguments: Any) -> str:
+    return f"{name}  {render.glance(arguments)}".rstrip()
+
+
+_FILE = re.compile(r'<file name="[^"\n]*">(?:\n.*?\n)?</file>\n?', re.DOTALL)
+
+
+def words(text: str) -> str:
+    """What somebody typed, without the files that they named in it, which were sent before it."""
+    return _FILE.sub("", text).strip("\n") or text

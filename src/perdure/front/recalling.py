@@ -1,0 +1,106 @@
+"""What its user sees of a session that goes on: the last exchange, and in one line what was restored."""
+
+from __future__ import annotations
+
+from perdure.agent.tools import AgentToolResult
+from perdure.front import render
+from perdure.front.amounts import counted, size
+from perdure.front.face import Face
+from perdure.front.narration import call_lines, words
+from perdure.front.output import Styled
+from perdure.front.visible import one_line
+from perdure.session import context
+from perdure.session.entry import Assistant, BashExecution, Entry, Message, ToolCall, ToolResult, User
+from perdure.session.session import Session
+
+_MOST = 50
+"""Messages back to the last prompt. An exchange that is longer is shown without its beginning."""
+_MOST_SHOWN = 6_000
+"""Characters of an answer."""
+_MOST_READ = 20_000_000
+"""Bytes of a session that are read to say what a model will be sent of it."""
+
+
+def last_exchange(session: Session) -> list[Entry]:
+    """From the last thing the user said on."""
+    tail = session.tail(_MOST)
+    at = max((at for at, entry in enumerate(tail) if entry.role == "user"), default=0)
+    return tail[at:]
+
+
+def show(entries: list[Entry], face: Face) -> None:
+    calls: dict[str, ToolCall] = {}
+    for entry in entries:
+        match entry.body:
+            case Message(message=User() as message):
+                face.said(words(message.text))
+            case Message(message=Assistant() as message):
+                calls |= {call.id: call for call in message.calls}
+                if message.text:
+                    face.answer(_end_of(message.text, face))
+                    face.end_of_answer()
+                for part in render.ending(message):
+                    face.note(Styled(one_line(part.text[:1].upper() + part.text[1:]), "red"))
+            case Message(message=ToolResult() as result):
+                call = calls.pop(result.tool_call_id, None)
+                given = AgentToolResult(result.text, result.details, is_error=result.is_error)
+                arguments = call.arguments if call else None
+                lines = call_lines(
+                    result.tool_name, arguments, given, is_error=result.is_error, columns=face.columns
+                )
+                for line in lines:
+                    face.line(*line)
+            case Message(message=BashExecution() as ran):
+                face.line(Styled(f"! {one_line(ran.command)}", "yellow"))
+                show_command(ran, face)
+    for call in calls.values():
+        face.line(Styled(f"▸ {one_line(call.name)}  interrupted: its result is not known", "yellow"))
+
+
+def _end_of(text: str, face: Face) -> str:
+    """What of an answer is worth showing once more."""
+    if len(text) <= _MOST_SHOWN:
+        return text
+    left, _, end = text[-_MOST_SHOWN:].partition("\n\n")
+    end = end or left
+    face.note(Styled(f"(… {size(len((text[: -len(end)]).encode()))} before this are not shown again)", "dim"))
+    return end
+
+
+def restored(session: Session, model: str) -> str:
+    """In a line."""
+    if session.ref.size > _MOST_READ:
+        return f"Resumed: a session of {size(session.ref.size)}, with {model}"
+    live = session.live()
+    messages = counted(sum(entry.type == "message" for entry in live), "message")
+    if context.last_compaction(live) is None:
+        return f"Resumed: {messages}, with {model}"
+    return f"Resumed: a summary of what was said first, and {messages} since, with {model}"
+
+
+def result(session: Session, number: int) -> ToolResult | None:
+    """What the last tool answered that did, or the one so many before."""
+    found = [
+        body.message
+        for entry in session.tail(_MOST * 4)
+        if isinstance(body := entry.body, Message) and isinstance(body.message, ToolResult)
+    ]
+    return found[-number] if number <= len(found) else None
+
+
+def show_result(result: ToolResult, face: Face) -> None:
+    face.line(Styled(f"▸ {one_line(result.tool_name)}", "bold"))
+    _indented(result.text, face)
+
+
+def show_command(ran: BashExecution, face: Face) -> None:
+    """What it printed, and how it ended."""
+    _indented(ran.output, face)
+    outcome = render.outcome(ran) or ("" if ran.output.strip() else "it printed nothing")
+    if outcome:
+        face.line(Styled(f"  ({one_line(outcome)})", "dim"))
+
+
+def _indented(text: str, face: Face) -> None:
+    for line in render.lines(render.printed(text)):
+        face.line(f"  {line}")

@@ -1,0 +1,269 @@
+"""The commands of the shell: what each is called, takes and does. What the agent brings (`/compact`, `/name`,
+skills, templates, extensions) is typed the same way, and these come first.
+
+A command is a function of the shell and of the words behind it:
+
+    async def quit(shell: Shell, arguments: str) -> None
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, NamedTuple
+
+from perdure import config, registry
+from perdure.agent.aside import in_thread
+from perdure.errors import UsageError
+from perdure.front import opening, recalling
+from perdure.front.output import Styled
+from perdure.front.visible import one_line
+
+if TYPE_CHECKING:
+    from perdure.front.repl import Shell
+
+
+class Slash(NamedTuple):
+    name: str
+    runs: str
+    """The function, as `module:attr`."""
+    usage: str
+    """What it takes."""
+    summary: str
+    completes: str = ""
+    """What gives values for it, as `module:attr`."""
+    may_run_beside: bool = False
+    """Whether it may be typed while the agent works."""
+
+
+def _slash(
+    name: str, usage: str, summary: str, *, completes: str = "", may_run_beside: bool = False
+) -> Slash:
+    here = "perdure.front.slash:"
+    return Slash(name, here + name, usage, summary, here + completes if completes else "", may_run_beside)
+
+
+COMMANDS = {
+    each.name: each
+    for each in (
+        _slash(
+            "resume",
+            "[ID|NAME|TEXT]",
+            "go on with another session; without a word, pick one",
+            completes="ids",
+        ),
+        _slash("new", "", "begin a new session"),
+        _slash("session", "", "what this session is: id, file, size, tokens, cost", may_run_beside=True),
+        _slash("tree", "", "all branches: go to any entry, label it, fork it"),
+        _slash("fork", "[ENTRY]", "go on in a copy of this session"),
+        _slash(
+            "export",
+            "[md|html] [FILE]",
+            "write this session as a document",
+            completes="formats",
+            may_run_beside=True,
+        ),
+        _slash("model", "[MODEL]", "talk with another model; without a name, pick one", completes="models"),
+        _slash("search", "WORD...", "find sessions by what was said in them"),
+        _slash("expand", "[N]", "show all that the last tool printed; Ctrl+O, too", may_run_beside=True),
+        _slash("help", "", "what can be typed here", may_run_beside=True),
+        _slash("quit", "", "leave; Ctrl+D, too", may_run_beside=True),
+    )
+}
+KEYS = (
+    ("Enter", "send; while the agent works, it hears it next"),
+    ("Alt+Enter", "a new line; while the agent works, send it afterwards"),
+    ("Ctrl+J, or \\ Enter", "a new line"),
+    ("Esc, Ctrl+C", "stop the agent; Ctrl+C twice leaves"),
+    ("!COMMAND", "run a command, and send what it prints"),
+    ("!!COMMAND", "run a command, and do not send it"),
+    ("@FILE", "add a file"),
+)
+
+
+# --- which session -------------------------------------------------------------------------------------
+
+
+async def resume(shell: Shell, arguments: str) -> None:
+    if not arguments and not shell.face.is_drawn:
+        await _verb(shell, "ls", all=False, program="", status="", limit=20)
+        raise UsageError("/resume needs a session here", "one of these, as in /resume ID")
+    meant = await shell.find(arguments)
+    if meant is None:
+        return
+    if meant.ref.path == shell.conversation.meant.ref.path:
+        return shell.face.note(Styled("That is this session.", "dim"))
+    await shell.open(meant)
+
+
+async def new(shell: Shell, arguments: str) -> None:
+    meant = opening.new(shell.cwd, is_kept=not shell.options.no_session)
+    await shell.open(meant, model=shell.conversation.agent.model.reference)
+
+
+async def fork(shell: Shell, arguments: str) -> None:
+    await _forked(shell, arguments or None)
+
+
+async def _forked(shell: Shell, entry: str | None) -> None:
+    session = shell.conversation.session
+    if session.is_empty:
+        raise UsageError("There is nothing to fork yet", "say something first")
+    before = session.id
+    copied = await in_thread(opening.forked, session, shell.conversation.meant.store, shell.cwd, entry)
+    await shell.open(copied, model=shell.conversation.agent.model.reference)
+    shell.face.note(Styled(f"This is a fork of {before}, which stays as it is.", "dim"))
+
+
+async def tree(shell: Shell, arguments: str) -> None:
+    session = shell.conversation.session
+    if session.is_empty:
+        raise UsageError("There are no branches yet", "say something first")
+    if not shell.face.is_drawn:
+        return await _verb(shell, "show", id=session.ref.path, tree=True, entry="")
+    from perdure.front.tree_view import Fork, Move, show_tree
+
+    chosen = await shell.face.full_screen(
+        lambda input, output: show_tree(
+            session,
+            label=shell.conversation.agent.label,
+            has_colour=shell.face.has_colour,
+            input=input,
+            output=output,
+        )
+    )
+    match chosen:
+        case Move(entry_id=entry, text=text):
+            await shell.conversation.agent.move(entry)
+            recalling.show(await in_thread(recalling.last_exchange, session), shell.face)
+            shell.face.note(Styled("The conversation goes on from here.", "dim"))
+        case Fork(entry_id=None, text=text):
+            await new(shell, "")
+        case Fork(entry_id=str(entry), text=text):
+            await _forked(shell, entry)
+        case _:
+            return
+    if text:
+        shell.face.edit(text)
+
+
+def ids(shell: Shell, typed: str) -> Iterable[str]:
+    from perdure.session.reference import listed
+
+    return (ref.id for _, ref in listed() if ref.id.startswith(typed))
+
+
+# --- this session --------------------------------------------------------------------------------------
+
+
+async def session(shell: Shell, arguments: str) -> None:
+    from perdure.front.facts import facts
+
+    conversation = shell.conversation
+    found = await in_thread(facts, conversation.session)
+    known = {**found, "Model": conversation.agent.model.reference, "Directory": config.as_typed(shell.cwd)}
+    widest = max(map(len, known))
+    for name, fact in known.items():
+        shell.face.line(Styled(f"{name:{widest}}  ", "dim"), one_line(fact))
+
+
+async def export(shell: Shell, arguments: str) -> None:
+    session = shell.conversation.session
+    if session.is_empty:
+        raise UsageError("There is nothing to export yet", "say something first")
+    to, _, file = arguments.partition(" ")
+    if to and to not in ("md", "html"):
+        to, file = ("html" if arguments.endswith((".html", ".htm")) else "md"), arguments
+    to = to or "md"
+    path = os.path.expanduser(file.strip()) or _free_name(session.name or session.id, to)
+    await _verb(shell, "export", id=session.ref.path, to=to, output=path, install=False)
+
+
+def _free_name(title: str, to: str) -> str:
+    stem = re.sub(r"[^\w.-]+", "-", title).strip("-.")[:60] or "session"
+    names = (f"{stem}{number}.{to}" for number in ("", *(f"-{count}" for count in range(2, 1000))))
+    return next((name for name in names if not os.path.lexists(name)), f"{stem}.{to}")
+
+
+def formats(shell: Shell, typed: str) -> Iterable[str]:
+    return ("md", "html")
+
+
+async def expand(shell: Shell, arguments: str) -> None:
+    if arguments and not (arguments.isdecimal() and int(arguments)):
+        raise UsageError("/expand takes a number", "/expand 2 is the tool before the last")
+    found = await in_thread(recalling.result, shell.conversation.session, int(arguments or 1))
+    if found is None:
+        raise UsageError("No tool has printed anything", "ask for something that needs one")
+    recalling.show_result(found, shell.face)
+
+
+async def search(shell: Shell, arguments: str) -> None:
+    if not arguments:
+        raise UsageError("/search needs a word", "as in /search flaky test")
+    query = arguments.split()
+    await _verb(shell, "search", query=query, all=True, program="", role="", since="", limit=20)
+
+
+# --- the model -----------------------------------------------------------------------------------------
+
+
+async def model(shell: Shell, arguments: str) -> None:
+    agent = shell.conversation.agent
+    wanted: str | None = arguments
+    if not wanted:
+        if not shell.face.is_drawn:
+            shell.face.line(agent.model.reference)
+            return shell.face.note("/model NAME changes it; `pi models` lists them.")
+        from perdure.front.choosing import Choice
+
+        choices = [
+            Choice(each.reference, each.reference, f"{each.context_window // 1000:,}k")
+            for each in await in_thread(agent.models)
+        ]
+        wanted = await shell.face.choose("Which model?", choices, agent.model.reference)
+    if not wanted:
+        return
+    chosen = await in_thread(agent.find_model, wanted)  # a key may have to be made
+    agent.set_model(wanted)
+    shell.face.note(Styled(f"{chosen.reference} answers from now on.", "dim"))
+
+
+def models(shell: Shell, typed: str) -> Iterable[str]:
+    return (each.reference for each in shell.conversation.agent.models())
+
+
+# --- the shell -----------------------------------------------------------------------------------------
+
+
+async def help(shell: Shell, arguments: str) -> None:
+    commands = {
+        f"/{name} {shell.commands[name].usage}".strip() if name in shell.commands else f"/{name}": meaning
+        for name, meaning in shell.known.items()
+    }
+    widest = max(map(len, (*commands, *(key for key, _ in KEYS))))
+    for name, meaning in (*commands.items(), ("", ""), *KEYS):
+        shell.face.line(Styled(f"{one_line(name):{widest}}", "cyan"), f"  {one_line(meaning)}".rstrip())
+    agent = shell.conversation.agent
+    servers = f", and those of MCP servers: {', '.join(agent.servers)}" if agent.servers else ""
+    shell.face.line("")
+    shell.face.line(f"Tools: {', '.join(agent.tools) or 'none'}{servers}")
+
+
+async def quit(shell: Shell, arguments: str) -> None:
+    shell.leave(0)
+
+
+async def _verb(shell: Shell, name: str, **options: object) -> None:
+    """What `pi sessions` has a verb for."""
+    from perdure.front.commands import SESSIONS
+
+    run = registry.load(SESSIONS[name].runs)
+
+    def work() -> None:
+        run(SimpleNamespace(**options), shell.out)
+        shell.out.flush()
+
+    await shell.face.aside(work)

@@ -1,0 +1,98 @@
+"""From what a command line says to an agent that is ready to be talked to; and back, to the command line that
+goes on with its session."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from types import SimpleNamespace
+
+from perdure import config
+from perdure.agent.session import AgentSession
+from perdure.errors import PerdureError, UsageError
+from perdure.front.output import Output, Styled
+from perdure.front.visible import one_line
+from perdure.session import layouts
+from perdure.session.stores import Found
+
+
+def in_directory(wanted: str) -> str:
+    """Where the program is from now on: there, if it is told so."""
+    if wanted:
+        try:
+            os.chdir(os.path.expanduser(wanted))
+        except OSError as error:
+            raise PerdureError(f"Cannot go to {wanted}: {error.strerror}", "give -C a folder") from None
+    return config.here()
+
+
+def agent_of(options: SimpleNamespace, cwd: str, *, trusted: bool) -> AgentSession:
+    """As the options want it, in that directory."""
+    return AgentSession(
+        cwd=cwd,
+        tools=_tools(options),
+        system_prompt=_text_or_file(options.system_prompt),
+        append_system_prompt=[_text_or_file(each) or "" for each in options.append_system_prompt],
+        trusted=trusted,
+    )
+
+
+def check_tools(options: SimpleNamespace) -> None:
+    """What contradicts itself is told before anything is asked."""
+    _tools(options)
+
+
+def find_model(agent: AgentSession, name: str, out: Output) -> None:
+    """An extension that was left out may be the reason that there is none of that name."""
+    try:
+        agent.find_model(name)
+    except PerdureError:
+        for notice in agent.notices:
+            out.note(Styled(one_line(notice), "yellow"))
+        raise
+
+
+def command_for(ref: Found, program: str) -> str:
+    """What goes on with that session when it is typed."""
+    is_at_home = any(ref.path.startswith(os.path.join(home.path, "")) for home in layouts.homes())
+    return f"{_as_called(program)} --session {shlex.quote(ref.id if is_at_home else ref.path)}"
+
+
+def _as_called(program: str) -> str:
+    """How this program can be called again: by its name, if that is found, or as it was."""
+    folders = config.setting("PATH").split(os.pathsep)
+    if any(os.access(os.path.join(folder, program), os.X_OK) for folder in folders if folder):
+        return program
+    called = sys.argv[0]
+    return called if os.path.basename(called) == program else "python -P -m perdure"
+
+
+def _tools(options: SimpleNamespace) -> list[str] | None:
+    """None is all of them."""
+    if options.no_tools:
+        if options.tools is not None:
+            raise UsageError("--tools and --no-tools contradict each other")
+        return []
+    if options.tools is None:
+        return None
+    named = [name.strip() for name in options.tools.split(",") if name.strip()]
+    if not named:
+        raise UsageError("--tools names no tool", "as in --tools read,grep; --no-tools is none")
+    return named
+
+
+def _text_or_file(given: str | None) -> str | None:
+    """What an option says, or what is in the file that it names."""
+    if not given:
+        return given
+    path = os.path.expanduser(given)
+    try:
+        if os.path.isfile(path):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                return file.read()
+    except (OSError, ValueError):
+        return given  # a text too long to be a name
+    if path.endswith((".md", ".txt")) and not any(map(str.isspace, path)):
+        raise UsageError(f"There is no file {given!r:.80}", "give the prompt itself, or a file that is there")
+    return given
