@@ -6,6 +6,9 @@ arguments = $(value ARGS)
 python = .venv/bin/python
 pytest = $(python) -m pytest
 
+# The tests start some thousand processes. Without bytecode each of them would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help run test lint format bench crash fuzz local models peers clean moved
 

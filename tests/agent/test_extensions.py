@@ -510,9 +510,11 @@ async def test_a_hook_that_waits_ends_with_the_turn():
     assert events[-1].type == "agent_end"
 
 
-async def test_a_listener_that_waits_ends_with_the_turn_and_keeps_nobody_from_closing():
+async def test_a_listener_that_waits_ends_with_the_turn_and_keeps_nobody_from_closing(monkeypatch):
     """Also at the last event of all; and one that closes the session itself."""
     import asyncio
+
+    monkeypatch.setattr("perdure.agent.hooks._PATIENCE", 0.3)
 
     agents: list[AgentSession] = []
 

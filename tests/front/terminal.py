@@ -22,6 +22,7 @@ import unicodedata
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pexpect
@@ -366,14 +367,13 @@ class Tmux(Seen):
         return -int(self._about("pane_dead_signal") or 0) or int(self._about("pane_dead_status"))
 
     def close(self) -> None:
-        if not self._ended():
-            os.killpg(self.pid, signal.SIGKILL)
         socket = self._about("socket_path")
+        if not self._ended():
+            with suppress(ProcessLookupError):  # if it ends by itself right now
+                os.killpg(self.pid, signal.SIGKILL)
         self._tmux("kill-server")
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(socket)
-        except FileNotFoundError:
-            pass
 
     def __enter__(self) -> "Tmux":
         return self

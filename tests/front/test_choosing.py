@@ -247,13 +247,15 @@ def io_of(child: pexpect.spawn) -> list[str]:
 
 
 def test_it_ends_when_it_is_cancelled():
-    """And leaves nothing behind that would still run."""
+    """The other screen is left, and nothing is left behind that would still run."""
 
     async def cancelled(**terminal):
         shown = asyncio.ensure_future(asked(**terminal))
         await asyncio.sleep(0.05)
         shown.cancel()
         await asyncio.gather(shown, return_exceptions=True)
-        return len(asyncio.all_tasks())
+        return len(asyncio.all_tasks()), terminal["output"].stdout.getvalue()
 
-    assert on_screen(cancelled) == 2  # the test's own
+    tasks, written = on_screen(cancelled)
+    assert tasks == 2  # the test's own
+    assert "\x1b[?1049l" in written.partition("\x1b[?1049h")[2]

@@ -173,7 +173,7 @@ def test_files_in_doubt_are_looked_at_again(tmp_path):
         Path(gone.path).unlink()
         finder.ask(Question("", False, 10))
         assert titles(told.get(timeout=20)) == ["it goes", "it stays"]
-        finder.ask(newest, is_doubted=True)
+        finder.ask(newest._replace(is_doubted=True))
         assert titles(all_known(told)) == ["it stays"]
 
 

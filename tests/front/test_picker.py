@@ -188,6 +188,19 @@ def test_nothing_to_choose_is_explained(project, tmp_path):
     assert on_screen(call, nothing_here, something, ESC) is None
 
 
+def test_a_home_that_cannot_be_looked_at_is_told(project, sessions, home):
+    """At the foot, until a key is pressed; all other sessions are there."""
+    (home / ".soleur").mkdir()
+    (home / ".soleur" / "sessions").write_text("no folder")
+
+    async def look(screen: Screen) -> None:
+        await screen.shows("3 sessions", f"Cannot read {home}")
+        screen.press(DOWN)
+        await screen.until(lambda: "Cannot read" not in screen.text)
+
+    assert on_screen(partial(pick_session, str(project)), look, ENTER).path == sessions[1].path
+
+
 def test_whose_turn_it_is_is_shown_where_it_matters(project):
     """A session that somebody is in, and one whose answer never came."""
     idle = talk(project, "a question", "an answer", hours=1)
@@ -260,6 +273,28 @@ def test_a_preview_that_fails_says_why(project, sessions, monkeypatch):
         await screen.shows("not shown: RecursionError: too deep")
 
     assert on_screen(partial(pick_session, str(project)), look, ENTER).path == sessions[0].path
+
+
+def test_no_title_puts_others_out_of_place(project):
+    """Whatever joins, turns or obeys in it, each row has its columns where they belong."""
+    evil = "a 👨\u200d👩\u200d👧 👍🏽 🇩🇪 ❤\ufe0f \x1b[2J\x1b]0;owned\x07 \u202egnp\n漢字 e\u0301 "
+    for hours in range(1, 5):
+        talk(project, evil * (hours % 2 * 3) or "plain", "so it is", hours=hours)
+
+    def check(screen: Screen) -> None:
+        rows = [line for line in screen.lines if " pi  " in line]
+        assert len(rows) == 4
+        assert all(re.search(r"(\b|…) +[1-4] h +2 msg$", row) for row in rows)
+
+    async def look(screen: Screen) -> None:
+        await screen.shows("4 sessions", "user: a")
+        check(screen)
+        screen.press(DOWN)
+        await screen.highlights("plain")
+        await screen.shows("user: plain")
+        check(screen)
+
+    on_screen(partial(pick_session, str(project)), look, ESC)
 
 
 # --- many of them ---------------------------------------------------------------------------------------

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prompt_toolkit.utils import get_cwidth
 
-from perdure.front.selection import folded
-from perdure.front.visible import one_line
+from perdure.front.cells import folded, steady
+from perdure.front.visible import one_line, width
 
-texts = st.text() | st.text("ab 漢é👍🏽\u200d\u0301", max_size=60)
+texts = st.text() | st.text("ab 漢é👍🏽👨🇩🇪\u200d\ufe0f\u0301", max_size=60)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["", "bold"]), texts.map(one_line))), st.integers(2, 30))
@@ -34,3 +34,12 @@ def test_words_are_kept_whole_where_they_can_be():
     assert ["".join(text for _, text in line).rstrip() for line in lines] == [
         *("a few", "words", "and a", "verylong", "word")
     ]
+
+
+@given(texts.map(one_line))
+def test_no_two_characters_join(text):
+    """To whoever measures them one by one, or together as a new terminal does, they are as wide as before."""
+    shown = "".join(fragment[1] for fragment in steady([("", text)]))
+    assert get_cwidth(shown) == get_cwidth(text)
+    emoji = "".join(character for character in shown if character in "👍🏽👨👩🇩🇪DE ")
+    assert width(emoji) == get_cwidth(emoji)

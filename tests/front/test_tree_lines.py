@@ -6,7 +6,7 @@ from prompt_toolkit.utils import get_cwidth
 
 from perdure.front import tree_lines
 from perdure.front.branches import Row
-from perdure.front.tree_lines import Fragments
+from perdure.front.cells import Fragments
 from perdure.front.visible import visible, width
 from perdure.session.entry import Entry
 from perdure.testing import assistant_entry, tool_call_entry, tool_result_entry, user_entry

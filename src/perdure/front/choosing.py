@@ -9,8 +9,8 @@ from prompt_toolkit.input import Input
 from prompt_toolkit.output import Output
 from prompt_toolkit.utils import get_cwidth
 
+from perdure.front.cells import Fragments, cut, padded
 from perdure.front.selection import Selection
-from perdure.front.tree_lines import Fragments, cut, padded
 from perdure.front.visible import one_line
 
 _CURRENT = "✓ "

@@ -30,6 +30,8 @@ class Question(NamedTuple):
     is_everything: bool
     """Of all projects, or of this one."""
     most: int
+    is_doubted: bool = False
+    """Whether the files are not as they were when they were looked at."""
 
 
 class Offer(NamedTuple):
@@ -88,15 +90,14 @@ class Finder:
         self._thread = threading.Thread(target=self._run, name="finder", daemon=True)
         self._thread.start()
 
-    def ask(self, question: Question, *, is_doubted: bool = False) -> None:
-        """`is_doubted` says that the files are not as they were when they were looked at."""
+    def ask(self, question: Question) -> None:
         with self._changed:
             self._question = question
-            if is_doubted:
+            if question.is_doubted:
                 self._known = set()
             self._changed.notify()
 
-    def close(self, wait: float = 1.0) -> None:
+    def close(self, wait: float = 0.5) -> None:
         """Reading stops at the next session; a disk that does not answer is not waited for."""
         with self._changed:
             self._is_over = True

@@ -14,7 +14,6 @@ from perdure.agent.events import (
     CompactionStart,
     MessageEnd,
     MessageUpdate,
-    QueueUpdate,
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,
@@ -87,8 +86,6 @@ class Narrator:
                 face.note(Styled("The conversation was condensed; all of it is still in the session.", "dim"))
             case CompactionEnd(error_message=str(why)):
                 face.note(Styled(f"The conversation could not be condensed: {why}", "yellow"))
-            case QueueUpdate(steering=steering, follow_up=follow_ups):
-                face.queued(steering, follow_ups)
 
     def end(self) -> None:
         """Nothing of it is under way any more."""

@@ -18,11 +18,11 @@ from prompt_toolkit.output import Output
 from perdure.errors import NotFound, PerdureError
 from perdure.front import picker_lines, render
 from perdure.front.amounts import counted
+from perdure.front.cells import Fragments
 from perdure.front.finder import Answer, Finder, Offer, Question, Reading, Told
 from perdure.front.picker_lines import Said
 from perdure.front.render import Prose, Turn
 from perdure.front.selection import Selection
-from perdure.front.tree_lines import Fragments
 from perdure.session.catalog import Row
 from perdure.session.layouts import homes
 from perdure.session.session import Session
@@ -74,7 +74,7 @@ class _Sessions(Selection[Offer]):
         super().__init__(query=query, **terminal)
         self._is_everything = everything
         self._of = f" of {program}" if program else ""
-        self._asked = Question("", everything, 0)
+        self._asked = self._sent = Question("", everything, 0)
         self._answer: Answer | None = None
         self._reading: Reading | None = None
         self._is_entered = False
@@ -87,14 +87,25 @@ class _Sessions(Selection[Offer]):
     async def pick(self, finder: Finder) -> Offer | None:
         self._finder = finder
         self._ask()
+        self._finder.ask(self._asked)
+        self._sent = self._asked
         return await self.run()
 
     # --- asking ---------------------------------------------------------------------------------------
 
     def _ask(self, most: int = 0, *, is_doubted: bool = False) -> None:
         most = most or (_HITS if self.query.strip() else _ROWS)
-        self._asked = Question(self.query, self._is_everything, most)
-        self._finder.ask(self._asked, is_doubted=is_doubted)
+        self._asked = Question(self.query, self._is_everything, most, is_doubted)
+        self.redraw()
+
+    def drawn(self) -> None:
+        """What is typed is on the screen before it is looked for: the two would only delay each other. And of
+        what is highlighted a preview is read, one at a time."""
+        if self._sent is not self._asked:
+            self._sent = self._asked
+            self._finder.ask(self._sent)
+        if self._previewing is None or self._previewing.done():
+            self._previewing = self.in_background(self._read_previews())
 
     def hear(self, told: Told) -> None:
         match told:
@@ -110,8 +121,7 @@ class _Sessions(Selection[Offer]):
 
     def _take(self, answer: Answer) -> None:
         """An answer to what was asked before, with more in it, leaves the highlight where it is."""
-        before = self._answer and self._answer.question._replace(most=0)
-        is_same = before == answer.question._replace(most=0)
+        is_same = self._answer is not None and self._answer.question[:2] == answer.question[:2]
         path = self.highlighted.row.path if is_same and self.at and self.highlighted else ""
         kept = self.at if is_same else 0
         at = next((at for at, offer in enumerate(answer.offers) if offer.row.path == path), kept)
@@ -123,7 +133,6 @@ class _Sessions(Selection[Offer]):
             if notice not in self._noticed:
                 self._noticed.add(notice)
                 self.say(notice)
-        self._preview()
         if self._is_entered and (answer.is_read if answer.is_search else answer.is_looked):
             self._is_entered = False
             self.say("")
@@ -146,7 +155,6 @@ class _Sessions(Selection[Offer]):
 
     def moved(self) -> None:
         self._is_entered = False
-        self._preview()
         answer = self._answer
         if answer is None or not self._is_answered or self.at + _NEAR_THE_END <= len(self.items):
             return
@@ -208,11 +216,6 @@ class _Sessions(Selection[Offer]):
         return f"There is no session{self._of} to open{where}{elsewhere}."
 
     # --- previews -------------------------------------------------------------------------------------
-
-    def _preview(self) -> None:
-        """Of what is highlighted, one at a time: who holds a key down sees some of those he passes."""
-        if self._previewing is None or self._previewing.done():
-            self._previewing = self.in_background(self._read_previews())
 
     async def _read_previews(self) -> None:
         while (offer := self.highlighted) and offer.row.lock and offer.row not in self._previews:

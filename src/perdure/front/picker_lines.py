@@ -16,9 +16,8 @@ from prompt_toolkit.utils import get_cwidth
 
 from perdure.config import as_typed
 from perdure.front.ages import ago
+from perdure.front.cells import Fragments, cut, folded, padded
 from perdure.front.finder import Offer
-from perdure.front.selection import folded
-from perdure.front.tree_lines import Fragments, cut, padded
 from perdure.front.visible import one_line, visible
 from perdure.session.catalog import Row
 from perdure.session.layouts import LAYOUTS

@@ -15,33 +15,42 @@ import stat
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from types import SimpleNamespace
+from typing import NamedTuple
 
 from perdure import __version__, config, registry
 from perdure.agent.aside import in_thread
-from perdure.agent.events import QueueUpdate
-from perdure.agent.tools import AgentToolResult
 from perdure.errors import Ambiguous, PerdureError, UsageError
-from perdure.front import asking, moving, opening, recalling, starting, trusting
+from perdure.front import moving, opening, recalling, starting, trusting
 from perdure.front.command_line import did_you_mean
 from perdure.front.conversation import Conversation
-from perdure.front.face import Face, Running
-from perdure.front.narration import Narrator, words
+from perdure.front.face import Face
+from perdure.front.narration import words
 from perdure.front.opening import Meant
 from perdure.front.output import Output, OutputLost, Styled
 from perdure.front.printed import Printed
 from perdure.front.slash import COMMANDS, Slash
-from perdure.front.visible import one_line
 
-PROMPT = "> "
 _AGAIN = 2.0
 """Seconds in which a second Ctrl+C leaves."""
 _SHORT = 8
 _COMMAND = re.compile(r"/([\w.:-]+)(?:\s+(.*))?", re.DOTALL)
 
 
-def repl(options: SimpleNamespace, out: Output) -> int:
+class Profile(NamedTuple):
+    """What makes the shell one program's."""
+
+    program: str
+    """Whose home keeps what was typed."""
+    prompt: str
+    commands: Mapping[str, Slash]
+
+
+PI = Profile("pi", "> ", COMMANDS)
+
+
+def repl(options: SimpleNamespace, out: Output, profile: Profile = PI) -> int:
     starting.check_tools(options)
     if options.message and _is_fed(out):
         raise UsageError(
@@ -49,27 +58,27 @@ def repl(options: SimpleNamespace, out: Output) -> int:
             "--print sends both as one prompt; without a message, each line of stdin is one",
         )
     cwd = starting.in_directory(options.C)
-    return asyncio.run(_run(options, out, cwd))
+    return asyncio.run(_run(options, out, profile, cwd))
 
 
-async def _run(options: SimpleNamespace, out: Output, cwd: str) -> int:
-    shell = Shell(options, out, cwd)
-    shell.face = _face(shell, out)
+async def _run(options: SimpleNamespace, out: Output, profile: Profile, cwd: str) -> int:
+    shell = Shell(options, out, profile, cwd)
+    shell.face = _face(shell, out, profile)
     return await shell.run()
 
 
-def _face(shell: Shell, out: Output) -> Face:
+def _face(shell: Shell, out: Output, profile: Profile) -> Face:
     if not out.is_terminal or not out.can_ask or config.setting("TERM", "dumb") == "dumb":
         from perdure.front.plain import Plain
 
-        return Plain(out, prompt=PROMPT)
+        return Plain(out, prompt=profile.prompt)
     from perdure.front.screen import Screen
     from perdure.front.typing_aid import Aid, Remembered
     from perdure.session import layouts
 
     aid = Aid(lambda: shell.known, shell.values, lambda: shell.cwd)
-    history = Remembered(os.path.join(layouts.home_of("pi"), "shell-history"))
-    return Screen(out, prompt=PROMPT, history=history, completer=aid)
+    history = Remembered(os.path.join(layouts.home_of(profile.program), "shell-history"))
+    return Screen(out, prompt=profile.prompt, history=history, completer=aid)
 
 
 def _is_fed(out: Output) -> bool:
@@ -84,11 +93,11 @@ def _is_fed(out: Output) -> bool:
 class Shell:
     face: Face
 
-    def __init__(self, options: SimpleNamespace, out: Output, cwd: str) -> None:
+    def __init__(self, options: SimpleNamespace, out: Output, profile: Profile, cwd: str) -> None:
         self.options = options
         self.out = out
         self.cwd = cwd
-        self.commands: Mapping[str, Slash] = COMMANDS
+        self.commands = profile.commands
         self._conversation: Conversation | None = None
         self._starting: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -96,9 +105,6 @@ class Shell:
         self._beside: set[asyncio.Task[None]] = set()
         self._waiting: deque[str] = deque()
         """Typed while something was done that takes no more words."""
-        self._steering: list[str] = []
-        self._follow_ups: list[str] = []
-        self._is_turn = False
         self._interrupted_at = float("-inf")
         self._code: int | None = None
         self._error: Exception | None = None
@@ -151,7 +157,7 @@ class Shell:
             return
         await self.conversation.close()
         with suppress(OSError, OutputLost):  # of a terminal that went away
-            self._show_notices()
+            self.conversation.show_notices()
             self._say_how_to_go_on()
 
     def _say_how_to_go_on(self) -> None:
@@ -266,7 +272,8 @@ class Shell:
             await in_thread(session.close)
             await in_thread(meant.remove_if_unused)
             raise
-        before, self._conversation = self._conversation, Conversation(meant, session, agent)
+        before = self._conversation
+        self._conversation = Conversation(meant, session, agent, self.face, cwd, self._show_queue)
         if before is not None:
             await before.close()
             if before.is_said:
@@ -296,7 +303,7 @@ class Shell:
         except PerdureError as error:
             self._error = error
             return self.leave(error.exit_code)
-        self._show_notices()
+        self.conversation.show_notices()
         if not conversation.session.is_empty:
             reference = conversation.agent.model.reference
             said = await in_thread(recalling.restored, conversation.session, reference)
@@ -316,11 +323,25 @@ class Shell:
             task = asyncio.create_task(self.handle(text))
             self._beside.add(task)
             task.add_done_callback(self._beside.discard)
-        elif self._is_turn and not name and not text.startswith("!"):
-            self._queue(text, is_later=is_later)
         else:
-            self._waiting.append(text)
+            if name or text.startswith("!") or not self._is_heard(text, is_later):
+                self._waiting.append(text)
             self._show_queue()
+
+    def _is_heard(self, text: str, is_later: bool) -> bool:
+        """Whether the turn that runs takes it."""
+        if self._conversation is None or not self.conversation.is_turn:
+            return False
+        try:
+            self.conversation.queue(text, is_later=is_later)
+        except PerdureError:  # then it is said when that turn is over; it may have ended just now
+            return False
+        return True
+
+    def _show_queue(self) -> None:
+        if self._conversation is not None:
+            later = [*self.conversation.follow_ups, *self._waiting]
+            self.face.queued([*map(words, self.conversation.steering)], [*map(words, later)])
 
     async def idle(self) -> None:
         """Wait until all that was typed is done."""
@@ -355,7 +376,7 @@ class Shell:
 
     async def _handle(self, text: str) -> None:
         if text.startswith("!"):
-            return await self._run(text[1:])
+            return await self.conversation.run(text[1:])
         name = self._name_of(text)
         if name and name in self.commands:
             arguments = text.strip().partition(name)[2].strip()
@@ -365,7 +386,7 @@ class Shell:
             self.face.edit(text)
             near = did_you_mean(name, self.known)
             raise UsageError(f"There is no command /{name}{near}", "/help lists them")
-        await self._say(text)
+        await self.conversation.say(text)
 
     def _name_of(self, text: str) -> str:
         """Of the command that it may be: a path is none."""
@@ -385,79 +406,6 @@ class Shell:
         """What may stand behind a command of this name."""
         if name in self.commands and (source := self.commands[name].completes):
             yield from registry.load(source)(self, typed)
-
-    # --- a turn -------------------------------------------------------------------------------------------
-
-    async def _say(self, text: str) -> None:
-        agent = self.conversation.agent
-        self.face.doing("Sending")
-        self._is_turn = True
-        narrator = Narrator(self.face, agent.model.reference)
-        try:
-            said = await agent.typed(text, lambda shown: self.face.line(shown))
-            if said is None:
-                return
-            content = await in_thread(asking.typed, said, self.cwd)
-            async with aclosing(agent.send_message(content)) as events:
-                async for event in events:
-                    if isinstance(event, QueueUpdate):
-                        self._steering, self._follow_ups = [*event.steering], [*event.follow_up]
-                        self._show_queue()
-                    else:
-                        narrator.see(event)
-                    self._show_notices()
-        except PerdureError:
-            if not narrator.is_said:
-                self.face.edit(text)
-            raise
-        finally:
-            self._is_turn = False
-            narrator.end()
-            if given_up := "\n".join(map(words, agent.given_up)):
-                self.face.edit(given_up)
-            self.conversation.is_said |= self.conversation.session.head is not None
-            self._show_notices()
-
-    def _queue(self, text: str, *, is_later: bool) -> None:
-        agent = self.conversation.agent
-        try:
-            content = asking.typed(text, self.cwd)
-            if not isinstance(content, str):
-                raise UsageError("Pictures are said in a message of their own")
-            (agent.follow_up if is_later else agent.steer)(content)
-        except PerdureError:  # then it is said when this turn is over; it may have ended just now
-            self._waiting.append(text)
-        else:
-            (self._follow_ups if is_later else self._steering).append(content)
-        self._show_queue()
-
-    def _show_queue(self) -> None:
-        later = [*self._follow_ups, *self._waiting]
-        self.face.queued([*map(words, self._steering)], [*map(words, later)])
-
-    async def _run(self, text: str) -> None:
-        """A command line of the user's; with a second `!`, the model is not told of it."""
-        is_sent = not text.startswith("!")
-        command = text.lstrip("!").strip()
-        if not command:
-            raise UsageError("There is no command behind the !", "as in !make test")
-        begun = time.monotonic()
-        self.face.line(Styled(f"! {one_line(command)}", "yellow"))
-        self.face.doing("Running it")
-
-        def watch(result: AgentToolResult) -> None:
-            self.face.running([Running(command, begun, result.text[-500:])])
-
-        try:
-            ran = await self.conversation.agent.run_command(command, is_sent=is_sent, watch=watch)
-        finally:
-            self.face.running([])
-            self.conversation.is_said |= self.conversation.session.head is not None
-        recalling.show_command(ran, self.face)
-
-    def _show_notices(self) -> None:
-        for notice in self.conversation.notices():
-            self.face.note(Styled(one_line(notice), "yellow"))
 
     # --- what the foot of the screen says -------------------------------------------------------------------
 

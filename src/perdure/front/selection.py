@@ -8,8 +8,7 @@ word of a subclass.
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from prompt_toolkit.application import Application, get_app
@@ -36,7 +35,7 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.utils import get_cwidth
 
-from perdure.front.tree_lines import Fragments, cut, fitted, padded
+from perdure.front.cells import Fragments, cut, fitted, folded, padded, steady
 from perdure.front.visible import one_line
 
 T = TypeVar("T")
@@ -50,9 +49,10 @@ _NARROWEST = 10  # columns of what is typed
 
 class Selection(Generic[T]):
     title = ""
-    keys = "Enter choose · Esc leave"
+    keys = ""
+    """What they do, for the foot of the screen."""
     has_aside = False
-    """Whether there is something to say of a row that has no space in it."""
+    """Whether there is more to say of a row than it has space for."""
 
     def __init__(
         self,
@@ -85,6 +85,7 @@ class Selection(Generic[T]):
         )
         self._app.timeoutlen = self._app.ttimeoutlen = 0.05  # for a bare Esc, with which other keys begin
         self._app.key_processor.before_key_press += lambda _: self.say("")
+        self._app.after_render += lambda _: self.drawn()
 
     async def run(self) -> T | None:
         """What was chosen; None if somebody left, or their terminal is gone."""
@@ -107,14 +108,18 @@ class Selection(Generic[T]):
 
     def count(self) -> str:
         """How many there are."""
-        return f"{len(self.items):,}"
+        raise NotImplementedError
 
     def nothing(self) -> str:
         """Why there are none."""
-        return "Nothing to choose from."
+        raise NotImplementedError
 
     def typed(self, text: str) -> None:
-        pass
+        """This is what is typed now."""
+        raise NotImplementedError
+
+    def drawn(self) -> None:
+        """All that was done is on the screen."""
 
     def moved(self) -> None:
         """Another one is highlighted."""
@@ -225,8 +230,8 @@ class Selection(Generic[T]):
                 room = columns - len(MARK)
                 made = self._made[at, columns] = fitted(self.row(self.items[at], room), room)
             if at != self.at:
-                return [("", " " * len(MARK)), *made]
-            return [("reverse", padded(MARK + "".join(text for _, text in made), columns))]
+                return steady([("", " " * len(MARK)), *made])
+            return steady([("reverse", padded(MARK + "".join(text for _, text in made), columns))])
 
         return UIContent(line, len(self.items), Point(0, self.at), show_cursor=False)
 
@@ -299,38 +304,5 @@ class _Drawn(UIControl):
 
 
 def _content(lines: Iterable[Fragments]) -> UIContent:
-    drawn: list[StyleAndTextTuples] = [[*line] for line in lines]
+    drawn = [steady(line) for line in lines]
     return UIContent(drawn.__getitem__, len(drawn), show_cursor=False)
-
-
-_WORD = re.compile(r" +|[^ ]+")
-
-
-def folded(fragments: Fragments, columns: int) -> Iterator[Fragments]:
-    """One line on as many as it takes; between words, unless one is longer than a line."""
-    line: Fragments = []
-    room = columns
-    for style, text in fragments:
-        for word in _WORD.findall(text):
-            if get_cwidth(word) > room and line:
-                yield line
-                line, room = [], columns
-                word = word.lstrip(" ")
-            while (end := _how_many_fit(word, columns)) < len(word):
-                yield [(style, word[:end])]
-                word = word[end:]
-            if word:
-                line.append((style, word))
-                room -= get_cwidth(word)
-    if line:
-        yield line
-
-
-def _how_many_fit(word: str, columns: int) -> int:
-    """Characters of a word; at least one."""
-    used = 0
-    for at, character in enumerate(word):
-        used += get_cwidth(character)
-        if at and used > columns:
-            return at
-    return len(word)

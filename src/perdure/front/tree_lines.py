@@ -5,22 +5,17 @@ Nothing here is wider than it may be, and there is nothing in it that a terminal
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-
-from prompt_toolkit.utils import get_cwidth
 
 from perdure.front import laid_out, render
 from perdure.front.ages import ago, seconds
 from perdure.front.amounts import counted, size
 from perdure.front.branches import Row
+from perdure.front.cells import Fragments, cut, fitted, padded, width_of
 from perdure.front.render import Call, Command, Note, Part, Picture, Prose, Result, Thought
-from perdure.front.visible import fit, one_line, visible
+from perdure.front.visible import one_line, visible
 from perdure.session.entry import Entry
-
-Fragments = list[tuple[str, str]]
-"""Texts, each behind its style."""
 
 _STYLES = {
     speaker: " ".join(word if word in ("bold", "dim") else f"ansi{word}" for word in style.split())
@@ -36,9 +31,9 @@ def line(row: Row, columns: int) -> Fragments:
     """An entry on at most so many columns; its marks, where it has some, at their end."""
     speaker = cut(one_line(row.speaker[:_MOST]), max(_SPEAKER, columns // 6))
     start = [("dim", row.lead), (_STYLES.get(row.speaker, ""), padded(speaker, _SPEAKER)), ("", "  ")]
-    room = columns - _width(start)
+    room = columns - width_of(start)
     marks = _marks(row, room)
-    space = room - _width(marks)
+    space = room - width_of(marks)
     text = cut(one_line(row.text[:_MOST]), space)
     return fitted([*start, ("", padded(text, space) if marks else text), *marks], columns)
 
@@ -59,7 +54,7 @@ def _marks(row: Row, room: int) -> Fragments:
         ("bold ansigreen", "● here" if row.is_head else ""),
     ]
     found = [(style, f"  {text}") for style, text in marks if text]
-    while len(found) > 1 and _width(found) > room * 2 // 3:
+    while len(found) > 1 and width_of(found) > room * 2 // 3:
         del found[0]
     return fitted(found, room)
 
@@ -112,34 +107,3 @@ def _wrapped(style: str, text: str, columns: int) -> Iterator[tuple[str, str]]:
             yield style, rest[:end].rstrip()
             rest = rest[end:].lstrip(" ")
         yield style, start
-
-
-def cut(text: str, columns: int) -> str:
-    """What fits on so many columns, also as prompt_toolkit counts them: to it an emoji that is made of
-    several takes the space of all of them."""
-    if text.isascii() and text.isprintable():
-        return text if len(text) <= columns else f"{text[: columns - 1]}…" if columns > 0 else ""
-    shown = fit(text, columns)
-    if get_cwidth(shown) <= columns:
-        return shown
-    return fit(text, bisect_right(range(columns), columns, key=lambda most: get_cwidth(fit(text, most))) - 1)
-
-
-def padded(text: str, columns: int) -> str:
-    return text + " " * (columns - get_cwidth(text))
-
-
-def fitted(fragments: Fragments, columns: int) -> Fragments:
-    """As much of them, from the left, as there is space for."""
-    if _width(fragments) <= columns:
-        return fragments
-    made: Fragments = []
-    for style, text in fragments:
-        shown = cut(text, columns)
-        columns -= get_cwidth(shown)
-        made.append((style, shown))
-    return made
-
-
-def _width(fragments: Fragments) -> int:
-    return sum(get_cwidth(text) for _, text in fragments)

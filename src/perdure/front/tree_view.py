@@ -41,8 +41,8 @@ from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import ColorDepth, Output
 
 from perdure.errors import PerdureError
-from perdure.front import branches, tree_lines
-from perdure.front.tree_lines import Fragments
+from perdure.front import branches, cells, tree_lines
+from perdure.front.cells import Fragments
 from perdure.front.visible import one_line, visible, width
 from perdure.session import tree
 from perdure.session.entry import Entry
@@ -219,7 +219,7 @@ class _View:
             return [*(tree_lines.chosen(drawn, columns) if at == self._at else drawn)]
 
         if not self._tree.places:
-            return _content([[("dim", tree_lines.cut("Nothing was said yet.", columns))]])
+            return _content([[("dim", cells.cut("Nothing was said yet.", columns))]])
         return UIContent(line, len(self._tree.places), Point(0, self._at), show_cursor=False)
 
     def _read_line(self, at: int, columns: int) -> Fragments:
@@ -239,11 +239,11 @@ class _View:
         if self._is_searching:
             style, text = "dim", "searching …"
         room = columns - len(where)
-        said = tree_lines.padded(tree_lines.cut(text, room), room)
-        return _content([tree_lines.fitted([(style, said), ("dim", where)], columns)])
+        said = cells.padded(cells.cut(text, room), room)
+        return _content([cells.fitted([(style, said), ("dim", where)], columns)])
 
     def _draw_told(self, columns: int, _: int) -> UIContent:
-        return _content([[("dim", tree_lines.cut(self._told, columns))]])
+        return _content([[("dim", cells.cut(self._told, columns))]])
 
     def _told_width(self) -> Dimension:
         columns = width(self._told)

@@ -277,18 +277,22 @@ class Catalog:
             if key in session_of:
                 best.setdefault(session_of[key], key)
         chosen = list(best.values())[: limit or None]
-        hits = [self._hit(words, key) for key in chosen]
-        return Matches(hits, len(best), is_all)
+        return Matches(self._hits(words, chosen), len(best), is_all)
 
-    def _hit(self, words: str, key: int) -> Hit:
+    def _hits(self, words: str, keys: list[int]) -> list[Hit]:
+        """In one statement: to find all words that begin like one takes longer than anything else here."""
         from perdure.session import query
 
-        entry, role, snippet, *row = self._db.execute(
-            f"SELECT entry, role, snippet(said, 3, ?, ?, '…', 16), {_COLUMNS} FROM said"
-            " JOIN session ON session.key = said.session WHERE said MATCH ? AND said.rowid = ?",
-            (query.MARK, query.UNMARK, words, key),
-        ).fetchone()
-        return Hit(_rows([row])[0], readable(entry), readable(role), key >> KEY_BITS, query.readable(snippet))
+        hits: dict[int, Hit] = {}
+        for key, entry, role, snippet, *row in self._db.execute(
+            f"SELECT said.rowid, entry, role, snippet(said, 3, ?, ?, '…', 16), {_COLUMNS} FROM said"
+            " JOIN session ON session.key = said.session WHERE said MATCH ? AND said.rowid BETWEEN ? AND ?"
+            " AND +said.rowid IN (SELECT value FROM json_each(?))",
+            (query.MARK, query.UNMARK, words, min(keys), max(keys), str(keys)),
+        ):
+            about = readable(entry), readable(role), key >> KEY_BITS, query.readable(snippet)
+            hits[key] = Hit(_rows([row])[0], *about)
+        return [hits[key] for key in keys]
 
     def _where(self, scope: Scope) -> tuple[str, list[str | bytes]]:
         whole = [home for home in scope.homes if home not in self._hidden]

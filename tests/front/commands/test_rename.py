@@ -95,8 +95,9 @@ def test_a_name_does_not_move_the_conversation(layout, machine):
 
 
 @pytest.mark.parametrize("layout", NAMED)
-def test_a_held_session_keeps_its_name(layout, machine):
+def test_a_held_session_keeps_its_name(layout, machine, monkeypatch):
     """Exit 4, and the process that has it is named."""
+    monkeypatch.setattr("perdure.front.commands.rename._WAIT", 0.1)
     ref = machine.add(layout)
     with Session.open(machine.store(layout), ref):
         before = machine.files()
