@@ -129,3 +129,19 @@ def test_a_prompt_loads_nothing_of_what_is_not_there(tmp_path):
     unwanted = {"mcp", "pydantic", "anyio", "httpx2", "importlib.metadata", "fastjsonschema", "rich"}
     unwanted |= {f"perdure.agent.{name}" for name in ("mcp", "skills", "templates", "project", "frontmatter")}
     assert loaded & unwanted == set()
+
+
+def test_a_conversation_through_a_pipe_loads_nothing_that_draws_a_screen(tmp_path):
+    """Nor what only a resumed session, a search or an exported document needs."""
+    source = BEFORE + MAIN.format(words=["--model", "offline"])
+    lines = "hello\n/session\n/help\n!echo hi\n"
+    done = subprocess.run(
+        [sys.executable, "-c", source], input=lines, capture_output=True, text=True, cwd=tmp_path
+    )
+    code, loaded = ast.literal_eval(done.stderr.splitlines()[-1])
+    assert (code, done.stdout.count("\n> ")) == (0, 5)
+    unwanted = {"prompt_toolkit", "rich", "markdown_it", "pygments", "httpx2", "sqlite3", "mcp", "wcwidth"}
+    unwanted |= {
+        f"perdure.front.{name}" for name in ("screen", "foot", "picker", "tree_view", "typing_aid", "html")
+    }
+    assert loaded & unwanted == set()

@@ -1,9 +1,9 @@
 """The shell through pipes, step by step: what is said next may depend on what came back.
 
-    with Piped(cwd=project) as shell:
-        shell.say("hello")
-        shell.until("the answer")
-        assert shell.leave() == 0
+with Piped(cwd=project) as shell:
+    shell.say("hello")
+    shell.until("the answer")
+    assert shell.leave() == 0
 """
 
 import subprocess

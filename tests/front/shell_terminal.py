@@ -13,6 +13,7 @@ import json
 import os
 import re
 import sys
+import termios
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,6 +130,13 @@ def edited(terminal: Seen) -> str:
 
 def until_edited(terminal: Terminal, text: str) -> None:
     terminal.until(lambda: edited(terminal) == text)
+
+
+def is_given_back(terminal: Terminal) -> bool:
+    """Whether whoever has it next sees what they type: in lines, with a cursor, pasted without marks."""
+    how = termios.tcgetattr(terminal._terminal)[3]
+    last = [re.findall(rb"\x1b\[\?%d([hl])" % mode, terminal.raw)[-1] for mode in (7, 25, 2004)]
+    return bool(how & termios.ECHO and how & termios.ICANON) and last == [b"h", b"h", b"l"]
 
 
 def hang_up(terminal: Terminal) -> None:

@@ -4,12 +4,13 @@ anywhere is obeyed by the terminal."""
 import asyncio
 import io
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from prompt_toolkit.completion import DummyCompleter
 from prompt_toolkit.data_structures import Size
@@ -21,6 +22,7 @@ from perdure.agent.events import ToolExecutionEnd, ToolExecutionStart, ToolExecu
 from perdure.agent.tools import AgentToolResult
 from perdure.errors import PerdureError
 from perdure.front import recalling, screen
+from perdure.front.laid_out import Layout
 from perdure.front.narration import Narrator
 from perdure.front.output import Output, Styled
 from perdure.front.screen import Screen
@@ -34,7 +36,7 @@ COLUMNS = 80
 class Paper(io.StringIO):
     """A terminal that keeps what is written on it."""
 
-    encoding = "utf-8"  # type: ignore[assignment]
+    encoding = "utf-8"
 
     def isatty(self) -> bool:
         return True
@@ -70,13 +72,13 @@ class Drawn:
         return self.paper.taken()
 
 
+@dataclass
 class NoShell:
-    def __init__(self, *facts: str) -> None:
-        self.facts = facts
+    facts: Sequence[str]
 
 
 @asynccontextmanager
-async def drawn_screen(rows: int = 24, shell: Any = None) -> AsyncIterator[Drawn]:
+async def drawn_screen(rows: int = 24, facts: Sequence[str] = ("a model",)) -> AsyncIterator[Drawn]:
     paper = Paper()
     with create_pipe_input() as keys:
         terminal = Vt100_Output(paper, lambda: Size(rows, COLUMNS), enable_cpr=False)
@@ -88,7 +90,8 @@ async def drawn_screen(rows: int = 24, shell: Any = None) -> AsyncIterator[Drawn
             input=keys,
             output=terminal,
         )
-        talking = asyncio.ensure_future(face.talk(shell or NoShell("a model", "a session")))
+        nobody: Any = NoShell(facts)
+        talking = asyncio.ensure_future(face.talk(nobody))
         drawn = Drawn(face, paper)
         try:
             while not face._app.is_running:
@@ -102,27 +105,28 @@ async def drawn_screen(rows: int = 24, shell: Any = None) -> AsyncIterator[Drawn
 
 # --- what a word costs --------------------------------------------------------------------------------
 
+RULES = re.compile(r"^(?:- )?(?:[-*] ?){3}$", re.MULTILINE)
+"""A line as wide as the terminal, of three characters: no block of text grows like that."""
 SHAPES = {
-    **answers.ALL,
+    **{name: RULES.sub("", answers.ALL[name]) for name in ("mixed", "lists", "code", "plain")},
     "fence": "```python\n"
     + "".join(f"total_{n} = compute({n})  # of all\n" for n in range(70))
     + "```\nthe end",
     "paragraph": "a word and `another` of *many* " * 80,
-    "table": "| number | word |\n|---|---|\n" + "".join(f"| {n} | **cell** |\n" for n in range(70)),
-    "list": "".join(f"- item *{n}* of a list\n" for n in range(80)),
+    "table": "| number | word |\n|---|---|\n" + "".join(f"| {n} | **cell** |\n" for n in range(50)),
+    "list": "".join(f"- item *{n}* of a list\n" for n in range(60)),
     "one long word": "x" * 5000,
     "wide": "日本語 " * 250,
 }
 
 
-@pytest.mark.parametrize("size", [10, 60])
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_delta_costs_at_most_four_times_its_bytes_and_one_block(name, size, monkeypatch):
-    """Even where each is drawn by itself. A block is what it takes to draw all of the foot once, when there is
-    space for all of it."""
+def test_a_delta_costs_at_most_four_times_its_bytes_and_one_block(name, monkeypatch):
+    """Even where each is drawn by itself. A block is what it takes to draw all of the foot once, where there
+    is space for all of it."""
     monkeypatch.setattr(screen, "_PACE", 0)
-    step = size if len(SHAPES[name]) < 1000 else 6 * size
-    deltas = [SHAPES[name][at : at + step] for at in range(0, len(SHAPES[name]), step)]
+    size = max(10, len(SHAPES[name]) // 20)
+    deltas = [SHAPES[name][at : at + size] for at in range(0, len(SHAPES[name]), size)]
 
     async def costs(rows: int) -> tuple[list[int], int]:
         each, block = [], 0
@@ -141,3 +145,114 @@ def test_a_delta_costs_at_most_four_times_its_bytes_and_one_block(name, size, mo
     usual, _ = asyncio.run(costs(24))
     for delta, *written in zip(deltas, high, usual, strict=True):
         assert max(written) <= 4 * len(delta.encode()) + block
+
+
+def test_what_is_open_is_laid_out_when_it_grows_and_not_when_a_key_is_pressed(monkeypatch):
+    """Nor when the spinner turns: a long table takes a tenth of a second to lay out."""
+    laid_out: list[str] = []
+    lines = Layout.lines
+
+    def counted(layout: Layout, text: str) -> list[str]:
+        laid_out.append(text)
+        return lines(layout, text)
+
+    monkeypatch.setattr(Layout, "lines", counted)
+
+    async def redrawn() -> None:
+        async with drawn_screen() as drawn:
+            drawn.face.doing("a model answers")
+            drawn.face.answer(SHAPES["table"])
+            await drawn.taken()
+            laid_out.clear()
+            for _ in range(5):
+                await drawn.taken()
+
+    asyncio.run(redrawn())
+    # DEFECT: every drawing of the foot lays the open block out again.
+    assert laid_out == []
+
+
+# --- what a terminal is sent --------------------------------------------------------------------------
+
+OURS = re.compile(
+    r"\x1b\["
+    r"(?:[0-479;]*m|(?:[0-79]+;)*[349][0-79]m|0;[0-9;]*m"  # no blinking, nothing hidden, no 24-bit colour
+    r"|[0-9]*[ABCD]"
+    r"|[JK]"
+    r"|\?(?:1|7|12|25|2004)[hl])"
+    r"|\x08(?!\x08)"  # the cursor, one back
+)
+ATTACKS = [
+    *["\x1b[2J", "\x1b[1;1H", "\x1b[3J", "\x1b[?1049h", "\x1bc", "\x1b[8m", "\x1b[5m", "\x1b[1;5r"],
+    *["\x1b[6n", "\x1b]0;title\x07", "\x1b]52;c;aGk=\x1b\\", "\x1bP+q544e\x1b\\", "\x1b_Ga=d\x1b\\"],
+    *["\x1b]8;;http://x\x07", "\x9b2J", "\x9d0;title\x9c", "\x90q\x9c", "\x85", "\x0e", "\x0f"],
+    *["\x08\x08", "\rover", "\x0b", "\x0c", "\x7f", "\0", "\u202e", "\u2066", "\u200f", "\u2028"],
+    *["\ufeff", "\u200b", "\U000e0041", "\ud800", "\udc9b", "\udfff", "\u3164", "\u00ad"],
+]
+WORDS = [
+    *["日本語", "👩\u200d👧", "e\u0301", "\uff57", "\t", "\n", "\n\n", "\r\n", "a word", " " * 90, "x" * 90],
+    *["# ", "- ", "> ", "```", "`", "**", "[a](", ")", "<b>", "| a | b |\n|---|---|\n| c | d |"],
+]
+HOSTILE = st.lists(
+    st.sampled_from(ATTACKS) | st.sampled_from(WORDS) | st.text(max_size=8), min_size=5, max_size=20
+).map("".join)
+EVERY_ATTACK = " and\n".join(ATTACKS)
+
+
+def obeyed(written: str) -> list[str]:
+    """What of it a terminal would obey, and people not see, beside our own codes."""
+    content = OURS.sub("", re.sub(r"\r(?=[\n\x1b]|$)", "", written))
+    return [character for character in content if visible(f"日{character}") != f"日{character}"]
+
+
+@example(EVERY_ATTACK, 1)
+@given(HOSTILE, st.integers(1, 20))
+def test_nothing_from_a_model_a_tool_or_a_user_is_obeyed_by_the_terminal(text, size):
+    """Given as everything that a conversation shows."""
+
+    async def shown() -> str:
+        async with drawn_screen(facts=[text, "a session"]) as drawn:
+            face = drawn.face
+            written = []
+            narrator = Narrator(face, one_line(text))
+            face.said(text)
+            for at in range(0, len(text), size):
+                face.think(text[at : at + size])
+            written.append(await drawn.taken())
+            face.end_of_answer()
+            for at in range(0, len(text), size):
+                face.answer(text[at : at + size])
+            written.append(await drawn.taken())
+            face.end_of_answer()
+            arguments = {text: text}
+            narrator.see(ToolExecutionStart("c", text, arguments))
+            narrator.see(ToolExecutionUpdate("c", text, arguments, AgentToolResult(text)))
+            face.queued([text], [text, text])
+            face.doing(text)
+            written.append(await drawn.taken())
+            narrator.see(ToolExecutionEnd("c", text, AgentToolResult(text), True))
+            narrator.see(ToolExecutionStart("d", "write", arguments))
+            details = {"diff": f"@@ -1 +1 @@\n-{text}\n+{text}"}
+            narrator.see(ToolExecutionEnd("d", "write", AgentToolResult(text, details), False))
+            recalling.show_result(ToolResult("c", text, [Text(text)]), face)
+            face.failed(PerdureError(text, text))
+            face.note(Styled(text, "dim"))
+            narrator.end()
+            written.append(await drawn.taken())
+            return "".join(written)
+
+    assert obeyed(asyncio.run(shown())) == []
+
+
+@example(EVERY_ATTACK)
+@given(HOSTILE)
+def test_what_is_given_back_to_be_edited_is_not_obeyed_by_the_terminal(text):
+    """It may have been pasted. Whoever edits it sees each character."""
+
+    async def shown() -> str:
+        async with drawn_screen() as drawn:
+            drawn.face.edit(text)
+            return await drawn.taken()
+
+    left = OURS.sub("", asyncio.run(shown()))
+    assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", left)

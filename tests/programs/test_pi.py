@@ -65,16 +65,29 @@ def test_version_loads_nothing_but_the_package():
     assert loaded == ["perdure", "perdure.programs", "perdure.programs.pi"]
 
 
-@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"], ["--help", "--version"]])
+@pytest.mark.parametrize("arguments", [["-h"], ["help"], ["--help", "--version"]])
 def test_help_says_what_this_is_and_how_to_use_it(arguments):
-    """With no arguments too: a first-time user sees what there is, not silence."""
     answer = run(BIN / "perdure", *arguments)
     assert (answer.returncode, answer.stderr) == (0, "")
     assert answer.stdout.startswith(f"Perdure {__version__}: conversations with AI agents that last.\n")
-    assert "usage: perdure --print " in answer.stdout
-    assert "`perdure sessions\n--help`" in answer.stdout
+    assert "usage: perdure [OPTION...] [MESSAGE...]\n" in answer.stdout
+    assert "\n       perdure --print " in answer.stdout
+    assert "`perdure sessions --help`" in answer.stdout
     assert "--session-id ID" in answer.stdout
     assert max(map(len, answer.stdout.splitlines())) < 80
+
+
+@pytest.mark.parametrize("argument", [None, "hello", b"\xff\xfe \x1b[31mred\nlines"])
+def test_without_a_command_it_is_a_conversation(argument, home):
+    """With no arguments too: a first-time user is told what can be typed. Any text may be said."""
+    command = [BIN / "perdure", *([] if argument is None else [argument])]
+    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)
+    assert (answer.returncode, answer.stderr) == (0, b"")
+    first, *_ = answer.stdout.decode().splitlines()
+    assert first == f"Perdure {__version__}. /help says what can be typed here."
+    assert b"\x1b" not in answer.stdout
+    assert (b"\nResume: " in answer.stdout) == (argument is not None)
+    assert (b"built-in `offline` model" in answer.stdout) == (argument is not None)
 
 
 def test_the_example_in_the_help_runs(home):
@@ -101,7 +114,9 @@ def test_an_unknown_argument_is_named_in_one_sentence(arguments):
 
 
 @needs("a system whose arguments are bytes", given=os.name == "posix")
-@pytest.mark.parametrize("argument", ["two\nlines", "\x1b[31mred", "ünï", "x" * 100_000, b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "argument", ["--two\nlines", "--\x1b[31mred", "--ünï", "--" + "x" * 100_000, b"--\xff\xfe"]
+)
 def test_a_strange_argument_cannot_break_the_sentence(argument):
     """Line breaks, escape codes, bytes that are no text and endless text still make one short line."""
     answer = subprocess.run([BIN / "pi", argument], stdin=subprocess.DEVNULL, capture_output=True)
@@ -115,7 +130,7 @@ def test_a_strange_argument_cannot_break_the_sentence(argument):
     ("arguments", "sentence"),
     [
         (["sesions"], "unknown command 'sesions': did you mean sessions? run `pi --help`"),
-        (["hello"], "talking at the terminal comes in a later release; `pi --print "),
+        (["modles"], "unknown command 'modles': did you mean models? run `pi --help`"),
         *(
             ([verb, "--all"], f"unknown command '{verb}': did you mean `pi sessions {verb}`?\n")
             for verb in SESSIONS

@@ -13,8 +13,8 @@ from perdure.agent.events import QueueUpdate
 from perdure.agent.models.resolver import wanted
 from perdure.agent.session import AgentSession
 from perdure.agent.tools import AgentToolResult
-from perdure.errors import PerdureError, UsageError
-from perdure.front import asking, recalling
+from perdure.errors import Conflict, PerdureError, UsageError
+from perdure.front import asking, recalling, starting
 from perdure.front.face import Face, Running
 from perdure.front.narration import Narrator, words
 from perdure.front.opening import Meant
@@ -61,8 +61,10 @@ class Conversation:
             default_model=wanted(None),
             thinking=options.thinking or None,
         )
-        if name:
-            self.agent.agent.note_change(SessionInfo(name))
+        if name and (self.meant.is_new or self.session.is_empty):
+            self.agent.agent.note_change(SessionInfo(name))  # with the first message
+        elif name:
+            await self.agent.rename(name)
         self.is_ready = True
         if self.agent.servers:  # while its user types
             self._servers = asyncio.ensure_future(self._equip())
@@ -81,9 +83,11 @@ class Conversation:
                 said = await self.agent.typed(text, lambda shown: self._face.line(shown))
                 if said is not None:
                     await self._watch(said, narrator)
-            except PerdureError:
+            except PerdureError as error:
                 if not narrator.is_said:
                     self._face.edit(text)
+                if isinstance(error, Conflict):
+                    await self._take_in_what_others_wrote()
                 raise
             finally:
                 self.is_turn = False
@@ -93,8 +97,15 @@ class Conversation:
                 if given_up := "\n".join(map(words, self.agent.given_up)):
                     self._face.edit(given_up)
 
+    async def _take_in_what_others_wrote(self) -> None:
+        """So that the next message stands behind it."""
+        await in_thread(self.session.reload)
+        await self.agent.move(self.session.head)
+        self._face.note(Styled("What others wrote is read now; what is said next comes after it.", "yellow"))
+
     async def _watch(self, said: str, narrator: Narrator) -> None:
         content = await in_thread(asking.typed, said, self.cwd)
+        starting.refuse_far_too_much(content, self.agent.model)
         async with aclosing(self.agent.send_message(content)) as events:
             async for event in events:
                 if isinstance(event, QueueUpdate):

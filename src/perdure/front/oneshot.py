@@ -31,20 +31,16 @@ from perdure.agent.events import (
 )
 from perdure.agent.models.resolver import wanted
 from perdure.agent.session import AgentSession
-from perdure.agent.tokens import of_message
 from perdure.errors import Held, PerdureError, UsageError
 from perdure.front import starting, trusting
 from perdure.front.asking import Asked, prompt
 from perdure.front.opening import Meant, find_session
 from perdure.front.output import Output, Styled
 from perdure.front.visible import fit, one_line
-from perdure.session.entry import Assistant, Content, SessionInfo, User
+from perdure.session.entry import Assistant, SessionInfo
 from perdure.session.record import dumps
 from perdure.session.session import Session
 from perdure.session.stores.pi_format import header_record
-
-_FAR_TOO_MUCH = 2
-"""Windows of its model that a prompt fills: so much is refused, although its tokens are only estimated."""
 
 
 def oneshot(options: SimpleNamespace, out: Output) -> int:
@@ -116,7 +112,7 @@ class _Run:
         content = asked.content(said)
         if not said.strip() and not (asked.texts or asked.blocks):
             raise UsageError(f"{asked.said.split()[0]} makes an empty prompt of that", "give it arguments")
-        self._refuse_far_too_much(content)
+        starting.refuse_far_too_much(content, self._agent.model)
         if self._is_json:
             cwd = meant.header.cwd or config.here()
             self._line(dumps(header_record(meant.header._replace(id=session.id, cwd=cwd))))
@@ -160,16 +156,6 @@ class _Run:
 
         near = difflib.get_close_matches(name, [*self._agent.commands], n=1)
         return f"/{near[0]}" if near else ""
-
-    def _refuse_far_too_much(self, content: Content) -> None:
-        model = self._agent.model
-        tokens, window = of_message(User(content)), model.context_window
-        if tokens > _FAR_TOO_MUCH * window:
-            raise PerdureError(
-                f"The prompt has about {tokens:,} tokens, and {model.reference} reads {window:,}",
-                "name its files without @, to be read in parts, or, if the model is your own and reads more, "
-                "say so with `contextWindow`",
-            )
 
     # --- what is shown -------------------------------------------------------------------------------
 

@@ -42,6 +42,11 @@ class Meant(NamedTuple):
         """To talk in; `Held`, at once, if another process does."""
         return Session.open(self.store, self.ref, wait=0)
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether it outlives the process."""
+        return isinstance(self.store, FileStore)
+
     def remove_if_unused(self) -> None:
         """Where nothing was said in it since this call made it, also not in a fork, which is never empty."""
         if self.is_new and isinstance(self.store, FileStore):
@@ -94,7 +99,8 @@ def at(path: str) -> Meant:
 
 def forked(session: Session, store: Store, cwd: str, at: str | None = None) -> Meant:
     """A copy of it that goes on in that project, up to an entry or to where it is."""
-    return kept(store, session.fork(at, cwd=cwd))._replace(is_new=True)
+    made = session.fork(at, cwd=cwd)
+    return Meant(store, made, Header(made.id, ids.stamp(ids.now()), cwd), is_new=True)
 
 
 def kept(store: Store, ref: Found) -> Meant:

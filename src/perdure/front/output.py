@@ -80,10 +80,16 @@ class Output:
         self.is_terminal = _is_terminal(self._stdout)
         self.colour = _has_colour(self._stdout)
         self._notes_have_colour = _has_colour(self._stderr)
+        self._is_plain = False
         self._unread = bytearray()
         self._is_transient_shown = False
         self.is_progress_shown = False
         """Whether a bar says how far some work is, over which nothing else should be drawn."""
+
+    def be_plain(self) -> None:
+        """No escape codes, whatever it is written to."""
+        self.colour = self._notes_have_colour = False
+        self._is_plain = True
 
     @property
     def stdout(self) -> TextIO | None:
@@ -126,7 +132,7 @@ class Output:
         """What is going on right now, for somebody who watches; the next line, or nothing, replaces it."""
         if not text and not self._is_transient_shown:
             return
-        if self._stderr is None or not self.is_watched or config.setting("TERM") == "dumb":
+        if self._stderr is None or not self.is_watched or self._is_plain or config.setting("TERM") == "dumb":
             return
         self._is_transient_shown = False
         self._tell(f"\r{fit(one_line(text), self.note_columns - 1)}\x1b[K")

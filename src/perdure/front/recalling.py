@@ -33,6 +33,8 @@ def show(entries: list[Entry], face: Face) -> None:
     for entry in entries:
         match entry.body:
             case Message(message=User() as message):
+                if not face.is_drawn:
+                    face.line(f"> {words(message.text)}")
                 face.said(words(message.text))
             case Message(message=Assistant() as message):
                 calls |= {call.id: call for call in message.calls}

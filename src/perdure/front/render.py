@@ -432,7 +432,9 @@ def other_branches(session: Session, path: Sequence[Entry]) -> int:
 
 
 def status(session: Session, about: Summary) -> str:
-    """As it is to be shown: whether somebody talks in it is asked of its lock."""
+    """As it is to be shown: whether somebody talks in it is asked of its lock. What is not kept has none."""
+    if session.store.name not in LAYOUTS:
+        return ""
     is_held = session.store.holder(session.ref) is not None
     when_dead = LAYOUTS[session.store.name].when_dead
     return shown_status(when_dead, about.status, waits=about.waits, is_held=is_held)

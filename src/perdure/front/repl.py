@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from perdure import __version__, config, registry
 from perdure.agent.aside import in_thread
+from perdure.agent.trust import Trust
 from perdure.errors import Ambiguous, PerdureError, UsageError
 from perdure.front import moving, opening, recalling, starting, trusting
 from perdure.front.command_line import did_you_mean
@@ -71,6 +72,7 @@ def _face(shell: Shell, out: Output, profile: Profile) -> Face:
     if not out.is_terminal or not out.can_ask or config.setting("TERM", "dumb") == "dumb":
         from perdure.front.plain import Plain
 
+        out.be_plain()
         return Plain(out, prompt=profile.prompt)
     from perdure.front.screen import Screen
     from perdure.front.typing_aid import Aid, Remembered
@@ -105,6 +107,8 @@ class Shell:
         self._beside: set[asyncio.Task[None]] = set()
         self._waiting: deque[str] = deque()
         """Typed while something was done that takes no more words."""
+        self._asked_about: set[str] = set()
+        """Folders whose own settings are waiting for a yes."""
         self._interrupted_at = float("-inf")
         self._code: int | None = None
         self._error: Exception | None = None
@@ -163,7 +167,7 @@ class Shell:
     def _say_how_to_go_on(self) -> None:
         """Unless there is nothing to go on with."""
         meant = self.conversation.meant
-        if not self.options.no_session and (self.conversation.is_said or not meant.is_new):
+        if meant.is_kept and (self.conversation.is_said or not meant.is_new):
             command = starting.command_for(meant.ref, self.out.program)
             self.out.line(Styled(f"Resume: {command}", "dim"))
             self.out.flush()
@@ -253,6 +257,7 @@ class Shell:
     async def open(self, meant: Meant, *, model: str = "", name: str = "") -> None:
         """Go on there. The conversation before it is let go of when this one is open: where that fails,
         everything is as it was."""
+        config.here()  # or it says that the directory is gone
         session = await in_thread(meant.open)
         try:
             cwd = self.cwd
@@ -264,8 +269,7 @@ class Shell:
                         return await self.open(copied, model=model, name=name)
                     case "go":
                         cwd = other
-            trusted = await self.face.aside(lambda: trusting.ask(cwd, self.out, may_ask=True))
-            agent = starting.agent_of(self.options, cwd, trusted=trusted)
+            agent = starting.agent_of(self.options, cwd, trusted=await self._is_trusted(cwd))
             if model:
                 await in_thread(starting.find_model, agent, model, self.out)
         except BaseException:
@@ -276,7 +280,7 @@ class Shell:
         self._conversation = Conversation(meant, session, agent, self.face, cwd, self._show_queue)
         if before is not None:
             await before.close()
-            if before.is_said:
+            if before.is_said and before.meant.is_kept:
                 self.face.note(
                     Styled(f"Left {before.session.id}; /resume {before.session.id} goes back.", "dim")
                 )
@@ -284,6 +288,14 @@ class Shell:
             os.chdir(cwd)
             self.cwd = cwd
         await self._present(model, name)
+
+    async def _is_trusted(self, cwd: str) -> bool:
+        """Asked, or told, once."""
+        decision = Trust().decision(cwd)
+        if decision is not None or cwd in self._asked_about:
+            return decision is not None and decision.is_trusted
+        self._asked_about.add(cwd)
+        return await self.face.aside(lambda: trusting.ask(cwd, self.out, may_ask=True))
 
     async def _present(self, model: str, name: str) -> None:
         """Who waits for the agent may type meanwhile."""
@@ -368,6 +380,8 @@ class Shell:
                 await self._handle(text)
         except PerdureError as error:
             self.face.failed(error)
+        except OSError as error:
+            self.face.failed(PerdureError(f"That failed: {error}"))
         except Exception as error:  # a defect, or a pipe that nobody reads any more: told at the top
             self._error = error
             self.leave(1)

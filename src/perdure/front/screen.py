@@ -10,9 +10,11 @@ word does not grow with the answer.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from prompt_toolkit.application import Application, in_terminal
@@ -243,11 +245,13 @@ class Screen:
         with set_app(self._app):
             async with in_terminal():
                 self._flush_without_a_foot()
-                with _signals_as_usual():
-                    try:
+                try:
+                    with _signals_as_usual():
                         return work()
-                    except KeyboardInterrupt:
-                        raise Interrupted from None
+                except KeyboardInterrupt:
+                    raise Interrupted from None
+                finally:
+                    self._take_what_was_typed()
 
     async def full_screen(self, show: Callable[[Input, Terminal], Awaitable[T]]) -> T:
         with set_app(self._app):
@@ -272,6 +276,7 @@ class Screen:
 
     async def talk(self, shell: Shell) -> None:
         self._shell = shell
+        self._take_what_was_typed()
         try:
             await self._app.run_async(
                 pre_run=self._leave_if_over, handle_sigint=False, set_exception_handler=False
@@ -282,6 +287,23 @@ class Screen:
             self._is_over = True
             if self._spinning is not None:
                 self._spinning.cancel()
+
+    def _take_what_was_typed(self) -> None:
+        """While there was no editor. Where lines are read as such, Enter is no key but the end of a line."""
+        if sys.platform == "win32" or self._shell is None:
+            return
+        import select
+
+        typed, file = b"", self._app.input.fileno()
+        with suppress(OSError, ValueError):
+            while os.isatty(file) and select.select([file], [], [], 0)[0] and (more := os.read(file, 65536)):
+                typed += more
+        *lines, begun = typed.decode("utf-8", "replace").split("\n")
+        for line in lines:
+            if line.strip():
+                self._shell.enter(line)
+        if begun:
+            self.edit(begun)
 
     def leave(self) -> None:
         self._is_over = True
@@ -426,8 +448,10 @@ def _signals_as_usual() -> Iterator[None]:
     }
     numbers = {getattr(signal, name): handler for name, handler in usual.items() if hasattr(signal, name)}
     before = {number: signal.signal(number, handler) for number, handler in numbers.items()}
+    waker = signal.set_wakeup_fd(-1)
     try:
         yield
     finally:
+        signal.set_wakeup_fd(waker)
         for number, handler in before.items():
             signal.signal(number, handler)

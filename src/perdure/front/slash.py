@@ -122,7 +122,9 @@ async def tree(shell: Shell, arguments: str) -> None:
     if session.is_empty:
         raise UsageError("There are no branches yet", "say something first")
     if not shell.face.is_drawn:
-        return await _verb(shell, "show", id=session.ref.path, tree=True, entry="")
+        from perdure.front.commands.show import draw
+
+        return await shell.face.aside(lambda: draw(session, shell.out))
     from perdure.front.tree_view import Fork, Move, show_tree
 
     chosen = await shell.face.full_screen(
@@ -173,12 +175,18 @@ async def export(shell: Shell, arguments: str) -> None:
     session = shell.conversation.session
     if session.is_empty:
         raise UsageError("There is nothing to export yet", "say something first")
+    config.here()  # a name is looked for there
     to, _, file = arguments.partition(" ")
     if to and to not in ("md", "html"):
+        if not re.search(r"[./]", arguments) and not os.path.lexists(arguments):
+            raise UsageError(f"{arguments} is no format", "it is md or html; a file may be named behind it")
         to, file = ("html" if arguments.endswith((".html", ".htm")) else "md"), arguments
     to = to or "md"
     path = os.path.expanduser(file.strip()) or _free_name(session.name or session.id, to)
-    await _verb(shell, "export", id=session.ref.path, to=to, output=path, install=False)
+    from perdure.front.commands.export import document
+
+    store = shell.conversation.meant.store
+    await shell.face.aside(lambda: document(store, session.ref, to, path, shell.out))
 
 
 def _free_name(title: str, to: str) -> str:
@@ -245,7 +253,8 @@ async def help(shell: Shell, arguments: str) -> None:
     }
     widest = max(map(len, (*commands, *(key for key, _ in KEYS))))
     for name, meaning in (*commands.items(), ("", ""), *KEYS):
-        shell.face.line(Styled(f"{one_line(name):{widest}}", "cyan"), f"  {one_line(meaning)}".rstrip())
+        padded = f"{one_line(name):{widest}}" if meaning else one_line(name)
+        shell.face.line(Styled(padded, "cyan"), f"  {one_line(meaning)}" if meaning else "")
     agent = shell.conversation.agent
     servers = f", and those of MCP servers: {', '.join(agent.servers)}" if agent.servers else ""
     shell.face.line("")

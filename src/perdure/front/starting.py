@@ -9,12 +9,18 @@ import sys
 from types import SimpleNamespace
 
 from perdure import config
+from perdure.agent.models import Model
 from perdure.agent.session import AgentSession
+from perdure.agent.tokens import of_message
 from perdure.errors import PerdureError, UsageError
 from perdure.front.output import Output, Styled
 from perdure.front.visible import one_line
 from perdure.session import layouts
+from perdure.session.entry import Content, User
 from perdure.session.stores import Found
+
+_FAR_TOO_MUCH = 2
+"""Windows of its model that a prompt fills: so much is refused, although its tokens are only estimated."""
 
 
 def in_directory(wanted: str) -> str:
@@ -51,6 +57,17 @@ def find_model(agent: AgentSession, name: str, out: Output) -> None:
         for notice in agent.notices:
             out.note(Styled(one_line(notice), "yellow"))
         raise
+
+
+def refuse_far_too_much(content: Content, model: Model) -> None:
+    """What could not be condensed either: it is new."""
+    tokens, window = of_message(User(content)), model.context_window
+    if tokens > _FAR_TOO_MUCH * window:
+        raise PerdureError(
+            f"The prompt has about {tokens:,} tokens, and {model.reference} reads {window:,}",
+            "name its files without @, to be read in parts, or, if the model is your own and reads more, "
+            "say so with `contextWindow`",
+        )
 
 
 def command_for(ref: Found, program: str) -> str:

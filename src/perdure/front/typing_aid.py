@@ -12,6 +12,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 
 from perdure.front.visible import one_line
+from perdure.session.stores import files
 
 _MOST = 200
 _MOST_REMEMBERED = 2**20
@@ -81,7 +82,7 @@ class Remembered(FileHistory):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         try:
-            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            files.make_folder(os.path.dirname(path))
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
             if os.path.getsize(path) > 2 * _MOST_REMEMBERED:
                 self._forget_the_oldest(path)

@@ -72,6 +72,15 @@ def export(options: SimpleNamespace, out: Output) -> int:
     return 0
 
 
+def document(store: Store, ref: Found, to: str, output: str, out: Output) -> None:
+    """That session as a document, in a file of that name."""
+    _refuse_homes(output, store)
+    _require_folder(output)
+    made = _as_document(store, ref, to, output, out)
+    out.note(f"Wrote {output}, {size(made.size)}")
+    _warn(made, to, reference.name_of(store, ref), out)
+
+
 def _warn(made: _Made, to: str, source: str, out: Output) -> None:
     """Of what is not in it."""
     if made.dropped:

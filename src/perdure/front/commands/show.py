@@ -58,6 +58,11 @@ def show(options: SimpleNamespace, out: Output) -> int:
     return 0
 
 
+def draw(session: Session, out: Output) -> None:
+    """All its branches."""
+    out.page("\n".join(_Face(out, session, is_whole=not out.is_terminal).tree()))
+
+
 class _Face:
     """Lines for one reader: a terminal of some width, or a pipe."""
 
