@@ -24,8 +24,8 @@ OWN = ("PERDURE_REQUIRE_ALL", "PERDURE_KILLS", "PERDURE_FUZZ_", "PERDURE_HYPOTHE
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A run in the background of a shell is started with SIGINT ignored, one by nohup with SIGHUP, and so would be
-    # all that it starts.
+    # A run in the background of a shell is started with SIGINT ignored, one by nohup with SIGHUP, and so
+    # would be all that it starts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

@@ -32,6 +32,7 @@ from perdure.front.opening import Meant
 from perdure.front.output import Output, OutputLost, Styled
 from perdure.front.printed import Printed
 from perdure.front.slash import COMMANDS, Slash
+from perdure.session.session import Session
 
 _AGAIN = 2.0
 """Seconds in which a second Ctrl+C leaves."""
@@ -257,10 +258,10 @@ class Shell:
     async def open(self, meant: Meant, *, model: str = "", name: str = "") -> None:
         """Go on there. The conversation before it is let go of when this one is open: where that fails,
         everything is as it was."""
-        config.here()  # or it says that the directory is gone
-        session = await in_thread(meant.open)
+        session: Session | None = None
         try:
-            cwd = self.cwd
+            cwd = config.here()  # which says it if the directory is gone
+            session = await in_thread(meant.open)
             if not meant.is_new and (other := moving.elsewhere(meant, cwd)):
                 match await moving.ask(other, cwd, self.face):
                     case "fork":
@@ -268,13 +269,17 @@ class Shell:
                         await in_thread(session.close)
                         return await self.open(copied, model=model, name=name)
                     case "go":
+                        os.chdir(other)
                         cwd = other
             agent = starting.agent_of(self.options, cwd, trusted=await self._is_trusted(cwd))
             if model:
                 await in_thread(starting.find_model, agent, model, self.out)
         except BaseException:
-            await in_thread(session.close)
+            if session is not None:
+                await in_thread(session.close)
             await in_thread(meant.remove_if_unused)
+            with suppress(OSError):
+                os.chdir(self.cwd)
             raise
         before = self._conversation
         self._conversation = Conversation(meant, session, agent, self.face, cwd, self._show_queue)
@@ -284,9 +289,7 @@ class Shell:
                 self.face.note(
                     Styled(f"Left {before.session.id}; /resume {before.session.id} goes back.", "dim")
                 )
-        if cwd != self.cwd:
-            os.chdir(cwd)
-            self.cwd = cwd
+        self.cwd = cwd
         await self._present(model, name)
 
     async def _is_trusted(self, cwd: str) -> bool:
