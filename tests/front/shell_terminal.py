@@ -12,6 +12,7 @@ def test_…(shell):
 import json
 import os
 import re
+import shutil
 import sys
 import termios
 import threading
@@ -86,6 +87,7 @@ def shell(home: Path, wire_server: WireServer) -> Iterator[Shell]:
         yield shell
     finally:
         shell.close()
+        shutil.rmtree(home)  # some sessions are large, and pytest would keep them
 
 
 def streamed(*parts: str | bytes | threading.Event) -> Step:

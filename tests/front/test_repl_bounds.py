@@ -99,7 +99,7 @@ def test_pi_23_while_a_tool_prints_10_mb_keys_are_answered_and_memory_stays(shel
     waits = "while [ ! -e go ]; do sleep 0.02; done; echo the last line"
     command = ("c1", "bash", {"command": f"{prints}; {waits}"})
     shell.answers(events(called(command)), events(said("That was much.")), compaction={"enabled": False})
-    terminal = shell.start()
+    terminal = shell.start(env={"TMPDIR": str(shell.pi.home)})
     at_first = peak(terminal.pid)
     say(terminal, "print")
     terminal.until("Running 1 tool")
@@ -120,6 +120,8 @@ def test_pi_23_while_a_tool_prints_10_mb_keys_are_answered_and_memory_stays(shel
     assert "0123456789\n" not in text_of(terminal)
     assert peak(terminal.pid) < at_first + 60 * MB
     assert len(terminal.raw) < MB
+    (whole,) = shell.pi.home.glob("perdure-bash-*/output.log")
+    assert whole.stat().st_size == 10 * MB + len("the last line\n")
 
 
 def test_pi_23_a_session_of_60_mb_opens_at_its_end_without_being_read_whole(shell, monkeypatch):

@@ -154,7 +154,6 @@ def test_pi_23_a_session_that_goes_on_shows_the_last_exchange_and_what_was_resto
         *("> list it", "▸ ls  .  2 lines", "Two files."),
         *("Resumed: 6 messages, with custom/test", ">"),
     ]
-    # DEFECT: the share of the window is not there before something is said.
     assert re.fullmatch(rf"custom/test · \d+\.\d% of 8k · {session[:8]} · ~/project", status)
 
 
@@ -257,7 +256,7 @@ def test_pi_23_a_tool_call_is_one_line_what_it_printed_is_folded_and_what_it_cha
     numbers = [line.strip() for line in terminal.scrollback if re.fullmatch(r"  1\d\d", line)]
     assert numbers == [*map(str, range(101, 141))]
     terminal.keys("c-o")
-    terminal.until("▸ read\n  nothing.txt does not exist. Use ls or find.")
+    terminal.until("▸ read nothing.txt\n  nothing.txt does not exist. Use ls or find.")
 
 
 # --- ending a turn, and the shell ---------------------------------------------------------------------
@@ -338,7 +337,7 @@ def test_g_3_whatever_ends_it_in_the_middle_of_an_answer_all_that_was_acknowledg
     say(terminal, "not said yet")
     terminal.until("queued: not said yet")
     end(terminal)
-    ended = terminal.wait()
+    assert terminal.wait() == code
     if end is not hang_up and code > 0:
         assert is_given_back(terminal)
     kept = [("user", "one"), ("assistant", "the first answer"), ("user", "two")]
@@ -354,8 +353,6 @@ def test_g_3_whatever_ends_it_in_the_middle_of_an_answer_all_that_was_acknowledg
     assert shown[: len(answer) + 1] == ["> two", *answer]
     terminal.keys("up")
     until_edited(terminal, "not said yet")
-    # DEFECT: a terminal that is closed in the middle of an answer ends it with 1: an OSError is not caught.
-    assert ended == code
 
 
 # --- other terminals ----------------------------------------------------------------------------------

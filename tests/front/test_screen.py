@@ -75,6 +75,10 @@ class Drawn:
 @dataclass
 class NoShell:
     facts: Sequence[str]
+    is_busy = False
+
+    def forgive(self) -> None:
+        """Nobody wants to leave."""
 
 
 @asynccontextmanager
@@ -168,7 +172,6 @@ def test_what_is_open_is_laid_out_when_it_grows_and_not_when_a_key_is_pressed(mo
                 await drawn.taken()
 
     asyncio.run(redrawn())
-    # DEFECT: every drawing of the foot lays the open block out again.
     assert laid_out == []
 
 
@@ -234,7 +237,7 @@ def test_nothing_from_a_model_a_tool_or_a_user_is_obeyed_by_the_terminal(text, s
             narrator.see(ToolExecutionStart("d", "write", arguments))
             details = {"diff": f"@@ -1 +1 @@\n-{text}\n+{text}"}
             narrator.see(ToolExecutionEnd("d", "write", AgentToolResult(text, details), False))
-            recalling.show_result(ToolResult("c", text, [Text(text)]), face)
+            recalling.show_result(recalling.Answered(ToolResult("c", text, [Text(text)]), arguments), face)
             face.failed(PerdureError(text, text))
             face.note(Styled(text, "dim"))
             narrator.end()

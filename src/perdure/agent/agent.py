@@ -180,6 +180,10 @@ class Agent:
     def is_waiting_for_tools(self) -> bool:
         return self._equip is not None and self._equipping is not None
 
+    async def recall(self) -> None:
+        """Read now what a model will be sent of the session, and count it."""
+        await self._memory.sent()
+
     def abort(self) -> None:
         """End the running turn, or command; what arrived is kept, marked as aborted. What was queued is given
         up, as after a failure: `queue_update` tells of it, and `given_up` has it."""
@@ -259,10 +263,10 @@ class Agent:
     ) -> AsyncGenerator[AgentEvent, None]:
         await self._work.begin(itself[0])
         queue, listeners = self._queue, self._bench.hooks.listeners
-        queue.open()
         self._memory.added = []
         try:
             if is_a_turn:
+                queue.open()
                 if self._equip is not None:
                     self._begin_to_equip(self._equip)  # beside all that comes before the model is asked
                 yield await self._told(AgentStart())

@@ -221,6 +221,10 @@ class AgentSession:
         something is under way."""
         return await self.agent.run_command(command, is_sent=is_sent, watch=watch)
 
+    async def recall(self) -> None:
+        """Read the session now, as the first message would: `spent` knows its tokens then."""
+        await self.agent.recall()
+
     def abort(self) -> None:
         """End the running turn, or command. What arrived is kept."""
         self.agent.abort()
@@ -368,7 +372,7 @@ class AgentSession:
                 other = self._resolver.resolve(default_model)
                 if other.reference != model.reference:
                     stays = f"This session goes on with {model.reference}, as it was held"
-                    self.notices.append(f"{stays}; name {other.reference} to change that")
+                    self.notices.append(f"{stays}; name {other.reference} (-m, /model) to change that")
 
     async def _equipped(self) -> tuple[str, Bench]:
         tools = await self._equipment.all_tools()

@@ -7,12 +7,13 @@ import codecs
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from perdure.agent.tools.read import LARGEST_IMAGE, image_kind
 from perdure.agent.tools.workspace import SNIFFED, is_binary
 from perdure.errors import UsageError
+from perdure.front.amounts import size
 from perdure.front.output import Output
 from perdure.session.entry import Block, Content, Image, Text
 
@@ -48,16 +49,25 @@ def prompt(words: Sequence[str], cwd: str, out: Output) -> Asked:
     return Asked(said, texts, blocks)
 
 
-def typed(text: str, cwd: str) -> Content:
-    """What somebody typed, and before it the files that it names with `@`: those that there are."""
-    texts, blocks, names = list[str](), list[Block](), set[str]()
-    for found in _NAMED.finditer(text):
-        name = found[1] or found[2].rstrip(".,;:!?)")
-        if name in names or not os.path.isfile(os.path.join(cwd, os.path.expanduser(name))):
-            continue
-        names.add(name)
-        _attach(name, cwd, texts, blocks)
-    return Asked(text, texts, blocks).content(text)
+def typed(text: str, cwd: str, note: Callable[[str], None]) -> Asked:
+    """What somebody typed, and the files that it names with `@`: those that there are. `note` is told which
+    these are, and which are not there."""
+    texts, blocks = list[str](), list[Block]()
+    for name in dict.fromkeys(found[1] or found[2].rstrip(".,;:!?)") for found in _NAMED.finditer(text)):
+        path = os.path.join(cwd, os.path.expanduser(name))
+        if os.path.isfile(path):
+            _attach(name, cwd, texts, blocks)
+            note(f"with {name}, {size(os.path.getsize(path))}")
+        elif os.path.isdir(path):
+            note(f"@{name} is a folder, and is sent as the word it is")
+        elif re.search(r"[./]", name):
+            note(f"@{name} is no file that there is, and is sent as the word it is")
+    return Asked(text, texts, blocks)
+
+
+def names_files(text: str) -> bool:
+    """Whether it may."""
+    return _NAMED.search(text) is not None
 
 
 _NAMED = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|([^\s"]\S*))')

@@ -3,6 +3,7 @@ than this, and says the same to both."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -20,12 +21,30 @@ Line = Sequence[str | Styled]
 
 
 class Interrupted(PerdureError):
-    """Ctrl+C, while something had the terminal to itself."""
+    """A signal came while something had the terminal to itself."""
 
-    exit_code = 130
-
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
         super().__init__("Stopped")
+        self.exit_code = 128 + number
+
+
+def directly(work: Callable[[], T]) -> T:
+    """Something that reads and writes lines itself. The event loop, which has the signals otherwise, does not
+    run meanwhile: so they end it, `Interrupted`, and what is to be tidied up is tidied up."""
+
+    def stop(number: int, frame: object) -> None:
+        raise Interrupted(number)
+
+    known = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
+    caught = [each for each in known if each and signal.getsignal(each) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in caught}
+    waker = signal.set_wakeup_fd(-1)
+    try:
+        return work()
+    finally:
+        signal.set_wakeup_fd(waker)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Running(NamedTuple):
@@ -77,6 +96,9 @@ class Face(Protocol):
     def queued(self, steering: Sequence[str], follow_ups: Sequence[str]) -> None:
         """What was typed meanwhile, and is said later."""
 
+    def echo(self, text: str) -> None:
+        """A command that was typed, above what it shows."""
+
     def edit(self, text: str) -> None:
         """Text that its user may want to change and to send again."""
 
@@ -86,7 +108,9 @@ class Face(Protocol):
     async def full_screen(self, show: Callable[[Input, Screen], Awaitable[T]]) -> T:
         """Something that has the whole screen to itself. Only where it is drawn on."""
 
-    async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
+    async def choose(
+        self, title: str, choices: Sequence[Choice], current: str = "", *, can_filter: bool = True
+    ) -> str | None:
         """One of these; None if its user wants none. Only where it is drawn on."""
 
     async def talk(self, shell: Any) -> None:

@@ -6,7 +6,7 @@ import os
 
 from perdure.config import as_typed
 from perdure.front.ages import ago, seconds
-from perdure.front.amounts import counted, size
+from perdure.front.amounts import size
 from perdure.session.entry import Assistant, Message
 from perdure.session.session import Session
 
@@ -28,7 +28,7 @@ def facts(session: Session) -> dict[str, str]:
         "Name": session.name,
         "File": as_typed(session.ref.path),
         "Size": _size(session.ref.path),
-        "Messages": f"{counted(len(messages), 'message')}{elsewhere}",
+        "Messages": f"{len(messages):,}{elsewhere}",
         "Tokens": f"{tokens:,}" if tokens else "",
         "Cost": f"${cost:.4f}" if cost else "",
         "Begun": ago(seconds(session.header.timestamp)),

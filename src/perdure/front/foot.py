@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from perdure.front.face import Running
 from perdure.front.laid_out import Layout
@@ -21,6 +22,20 @@ _MOST_THOUGHT = 2000
 _FEWEST = 3
 
 
+_PATIENCE = 5
+"""Times what a layout took, before the same block is laid out again as it grows."""
+
+
+class _Open(NamedTuple):
+    """A block, as it was last laid out."""
+
+    markdown: str
+    layout: Layout
+    lines: list[str]
+    until: float
+    """When a few more words are worth another layout."""
+
+
 class Foot:
     def __init__(self, *, has_colour: bool) -> None:
         self._has_colour = has_colour
@@ -31,6 +46,7 @@ class Foot:
         self._since = 0.0
         self._running: Sequence[Running] = ()
         self._queue: Sequence[str] = ()
+        self._open: _Open | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -84,10 +100,10 @@ class Foot:
             end = one_line(self._thought[-4 * columns :])
             lines.append(self._fitted(f"(thinking) …{end[-columns + 12 :]}", columns, "dim"))
         if self._blocks is not None and (block := self._blocks.open).source.strip():
-            lines += ([""] if block.is_apart else []) + layout.lines(block.markdown)
+            lines += ([""] if block.is_apart else []) + self._laid_out(block, layout, now)
         for each in self._running:
             end = f"  {now - each.since:.0f} s"
-            what = fit(one_line(each.what), columns - width(end) - 2)
+            what = fit(each.what, columns - width(end) - 2)
             lines.append(painted(["▸ ", what, Styled(end, "dim")], self._has_colour))
             if printed := each.printed.rstrip().rpartition("\n")[2]:
                 lines.append(self._fitted(f"    {one_line(printed)}", columns, "dim"))
@@ -101,6 +117,20 @@ class Foot:
         if (more := len(self._queue) - _MOST_QUEUED) > 0:
             lines.append(self._fitted(f"  … and {more:,} more", columns, "yellow"))
         return lines[-max(_FEWEST, rows) :]
+
+    def _laid_out(self, block: Block, layout: Layout, now: float) -> list[str]:
+        """Anew only if it has changed, and what takes long to lay out not every time."""
+        known = self._open
+        if known is not None and known.layout is layout:
+            if known.markdown == block.markdown:
+                return known.lines
+            if block.markdown.startswith(known.markdown) and now < known.until:
+                return known.lines
+        begun = time.perf_counter()
+        lines = layout.lines(block.markdown)
+        until = now + _PATIENCE * (time.perf_counter() - begun)
+        self._open = _Open(block.markdown, layout, lines, until)
+        return lines
 
     def _fitted(self, text: str, columns: int, style: str) -> str:
         return painted([Styled(fit(text, columns), style)], self._has_colour)

@@ -6,7 +6,6 @@ import os
 from typing import Literal
 
 from perdure import config
-from perdure.errors import PerdureError
 from perdure.front.face import Face
 from perdure.front.opening import Meant
 from perdure.front.output import Styled
@@ -21,8 +20,8 @@ def elsewhere(meant: Meant, here: str) -> str:
     return cwd if cwd and os.path.realpath(cwd) != os.path.realpath(here) else ""
 
 
-async def ask(other: str, here: str, face: Face) -> Where:
-    """Where nobody can be asked, it stays, and says so."""
+async def ask(other: str, here: str, face: Face) -> Where | None:
+    """None if its user wants none of that. Where nobody can be asked, it stays, and says so."""
     there, this = one_line(config.as_typed(other)), one_line(config.as_typed(here))
     if not face.is_drawn:
         face.note(Styled(f"This session belongs to {there}; staying in {this}.", "yellow"))
@@ -37,9 +36,9 @@ async def ask(other: str, here: str, face: Face) -> Where:
     ]
     gone = "" if is_there else ", which is not there any more"
     chosen = await face.choose(
-        f"This session belongs to {there}{gone}.", choices if is_there else choices[1:]
+        f"This session belongs to {there}{gone}.", choices if is_there else choices[1:], can_filter=False
     )
     match chosen:
         case "go" | "fork" | "stay":
             return chosen
-    raise PerdureError("Nothing was opened", "choose one of the three to open it")
+    return None

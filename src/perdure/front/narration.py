@@ -39,12 +39,13 @@ class Narrator:
         self._model = model
         self._running: dict[str, Running] = {}
         self._arguments: dict[str, Any] = {}
+        self.is_begun = False
         self.is_said = False
         """Whether something was saved."""
-        self.last: Assistant | None = None
 
     def see(self, event: AgentEvent) -> None:
         face = self._face
+        self.is_begun = True
         match event:
             case MessageUpdate(assistant_message_event=part):
                 if part.type == "text_delta" and isinstance(part.delta, str):
@@ -60,7 +61,6 @@ class Narrator:
                 self.is_said = True
                 face.said(words(message.text))
             case MessageEnd(message=Assistant() as message):
-                self.last = message
                 face.end_of_answer()
                 self._say_how_it_ended(message)
             case ToolExecutionStart(tool_call_id=id, tool_name=name, args=arguments):
@@ -68,7 +68,7 @@ class Narrator:
                 self._running[id] = Running(_what(name, arguments), time.monotonic())
                 self._tell_what_runs()
             case ToolExecutionUpdate(tool_call_id=id, partial_result=result) if id in self._running:
-                self._running[id] = self._running[id]._replace(printed=result.text[-_TAIL:])
+                self._running[id] = self._running[id]._replace(printed=end_of(result))
                 self._tell_what_runs()
             case ToolExecutionEnd(tool_call_id=id, tool_name=name, result=result, is_error=is_error):
                 self._running.pop(id, None)
@@ -77,15 +77,14 @@ class Narrator:
                 for line in call_lines(name, arguments, result, is_error=is_error, columns=face.columns):
                     face.line(*line)
             case AutoRetryStart(attempt=attempt, max_attempts=most, delay_ms=delay, error_message=why):
-                face.note(
-                    Styled(f"{why}; trying again in {delay / 1000:.0f} s ({attempt} of {most})", "yellow")
-                )
+                when = f"in {delay / 1000:.0f} s ({attempt} of {most})"
+                face.note(Styled(one_line(f"{why}; trying again {when}"), "yellow"))
             case CompactionStart():
                 face.doing("Condensing the conversation")
             case CompactionEnd(result=dict()):
                 face.note(Styled("The conversation was condensed; all of it is still in the session.", "dim"))
             case CompactionEnd(error_message=str(why)):
-                face.note(Styled(f"The conversation could not be condensed: {why}", "yellow"))
+                face.note(Styled(one_line(f"The conversation could not be condensed: {why}"), "yellow"))
 
     def end(self) -> None:
         """Nothing of it is under way any more."""
@@ -104,6 +103,13 @@ class Narrator:
             self._face.note(Styled(one_line(part.text[:1].upper() + part.text[1:]), "red"))
         if not answer.is_broken_off and not answer.text and not answer.calls:
             self._face.note(Styled("The model said nothing.", "yellow"))
+
+
+def end_of(result: AgentToolResult) -> str:
+    """The end of what a tool has printed so far, without its own remark on that."""
+    text = result.text[-_TAIL:]
+    printed, remark, _ = text.rpartition("\n\n[")
+    return printed if remark else text
 
 
 def call_lines(

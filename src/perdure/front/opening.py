@@ -54,8 +54,8 @@ class Meant(NamedTuple):
                 self.store.take_back(self.ref)
 
 
-def find_session(options: SimpleNamespace, out: Output, cwd: str) -> Meant:
-    """The session that the options mean; without any, a new one of the project in `cwd`."""
+def check(options: SimpleNamespace) -> list[str]:
+    """Which of the ways is given: one, or none."""
     given = [way for way in WAYS if getattr(options, way) not in (None, False)]
     if len(given) > 1:
         said = " and ".join(f"--{way.replace('_', '-')}" for way in given)
@@ -64,7 +64,12 @@ def find_session(options: SimpleNamespace, out: Output, cwd: str) -> Meant:
         raise UsageError("--at goes with --fork", "--fork ID --at ENTRY")
     if options.at == "":
         raise UsageError("ENTRY is empty", "--fork ID --at ENTRY")
-    match given:
+    return given
+
+
+def find_session(options: SimpleNamespace, out: Output, cwd: str) -> Meant:
+    """The session that the options mean; without any, a new one of the project in `cwd`."""
+    match check(options):
         case ["continue"]:
             return kept(*reference.find(_newest(out, cwd).path))
         case ["resume"]:

@@ -168,7 +168,7 @@ class _Sessions(Selection[Offer]):
             self.say("Looking for it …")
         elif (offer := self.highlighted) is None:
             return
-        elif picker_lines.is_broken(offer.row):
+        elif picker_lines.is_unreadable(offer.row):
             self.say(picker_lines.trouble(offer.row))
         elif not os.path.lexists(offer.row.path):
             self.say("It is not there any more.")

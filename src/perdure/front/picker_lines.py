@@ -48,6 +48,11 @@ def is_broken(row: Row) -> bool:
     return row.problem is not None or not row.lock
 
 
+def is_unreadable(row: Row) -> bool:
+    """Whether nothing of it can be read: what is only damaged can be gone on with."""
+    return not row.lock
+
+
 def trouble(row: Row) -> str:
     """What is wrong with it, and what to do about that."""
     doctor = shlex.join(["pi", "sessions", "doctor", f"{row.program}:{row.id}"])

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from perdure.errors import PerdureError
-from perdure.front.face import Interrupted, Running
+from perdure.front.face import Running, directly
 from perdure.front.output import Output, Styled
 
 if TYPE_CHECKING:
-    from perdure.front.repl import Shell
+    from perdure.front.shell import Shell
 
 T = TypeVar("T")
 
@@ -67,20 +67,22 @@ class Plain:
     def queued(self, steering: Sequence[str], follow_ups: Sequence[str]) -> None:
         """Lines wait in the pipe."""
 
+    def echo(self, text: str) -> None:
+        """Who typed it has seen it."""
+
     def edit(self, text: str) -> None:
         """Who sent it has it."""
 
     async def aside(self, work: Callable[[], T]) -> T:
         self._out.flush()
-        try:
-            return work()
-        except KeyboardInterrupt:
-            raise Interrupted from None
+        return directly(work)
 
     async def full_screen(self, show: Callable[..., Awaitable[T]]) -> NoReturn:
         raise PerdureError("There is no screen to show that on", "run it at a terminal")
 
-    async def choose(self, title: str, choices: Sequence[object], current: str = "") -> None:
+    async def choose(
+        self, title: str, choices: Sequence[object], current: str = "", *, can_filter: bool = True
+    ) -> None:
         return None
 
     # --- reading -----------------------------------------------------------------------------------------

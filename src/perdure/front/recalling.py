@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from perdure.agent.tools import AgentToolResult
-from perdure.front import render
+from perdure.front import diffs, render
 from perdure.front.amounts import counted, size
 from perdure.front.face import Face
 from perdure.front.narration import call_lines, words
@@ -17,7 +19,9 @@ _MOST = 50
 """Messages back to the last prompt. An exchange that is longer is shown without its beginning."""
 _MOST_SHOWN = 6_000
 """Characters of an answer."""
-_MOST_READ = 20_000_000
+_MOST_PRINTED = 200
+"""Lines of what a command of the user's printed."""
+MOST_READ = 20_000_000
 """Bytes of a session that are read to say what a model will be sent of it."""
 
 
@@ -57,6 +61,8 @@ def show(entries: list[Entry], face: Face) -> None:
                 show_command(ran, face)
     for call in calls.values():
         face.line(Styled(f"▸ {one_line(call.name)}  interrupted: its result is not known", "yellow"))
+    if entries and entries[-1].role == "user":
+        face.note(Styled("That was not answered. Say it again, or anything else.", "yellow"))
 
 
 def _end_of(text: str, face: Face) -> str:
@@ -71,7 +77,7 @@ def _end_of(text: str, face: Face) -> str:
 
 def restored(session: Session, model: str) -> str:
     """In a line."""
-    if session.ref.size > _MOST_READ:
+    if session.ref.size > MOST_READ:
         return f"Resumed: a session of {size(session.ref.size)}, with {model}"
     live = session.live()
     messages = counted(sum(entry.type == "message" for entry in live), "message")
@@ -80,24 +86,43 @@ def restored(session: Session, model: str) -> str:
     return f"Resumed: a summary of what was said first, and {messages} since, with {model}"
 
 
-def result(session: Session, number: int) -> ToolResult | None:
-    """What the last tool answered that did, or the one so many before."""
-    found = [
-        body.message
-        for entry in session.tail(_MOST * 4)
-        if isinstance(body := entry.body, Message) and isinstance(body.message, ToolResult)
-    ]
-    return found[-number] if number <= len(found) else None
+class Answered(NamedTuple):
+    """A tool's result, and what it was called with."""
+
+    result: ToolResult
+    arguments: Any
 
 
-def show_result(result: ToolResult, face: Face) -> None:
-    face.line(Styled(f"▸ {one_line(result.tool_name)}", "bold"))
+def results(session: Session) -> list[Answered]:
+    """What the last tools answered."""
+    calls: dict[str, Any] = {}
+    found: list[Answered] = []
+    for entry in session.tail(_MOST * 4):
+        match entry.body:
+            case Message(message=Assistant() as message):
+                calls |= {call.id: call.arguments for call in message.calls}
+            case Message(message=ToolResult() as result):
+                found.append(Answered(result, calls.get(result.tool_call_id)))
+    return found
+
+
+def show_result(answered: Answered, face: Face) -> None:
+    """All of it, and all that it changed."""
+    result = answered.result
+    called = one_line(f"{result.tool_name}  {render.glance(answered.arguments)}")
+    face.line(Styled(f"▸ {called}", "bold"))
     _indented(result.text, face)
+    for line in diffs.lines(None if result.is_error else result.details, answered.arguments):
+        face.line(Styled(f"    {line.text}", line.style or "dim"))
 
 
 def show_command(ran: BashExecution, face: Face) -> None:
     """What it printed, and how it ended."""
-    _indented(ran.output, face)
+    lines = render.lines(render.printed(ran.output))
+    if (left := len(lines) - _MOST_PRINTED) > 0:
+        face.line(Styled(f"  … {counted(left, 'line')} before", "dim"))
+    for line in lines[-_MOST_PRINTED:]:
+        face.line(f"  {line}")
     outcome = render.outcome(ran) or ("" if ran.output.strip() else "it printed nothing")
     if outcome:
         face.line(Styled(f"  ({one_line(outcome)})", "dim"))

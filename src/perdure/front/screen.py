@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
+import re
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import textwrap
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from prompt_toolkit.application import Application, in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import Completer
+from prompt_toolkit.completion import Completer, ThreadedCompleter
 from prompt_toolkit.filters import Condition, has_completions, has_focus
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
 from prompt_toolkit.history import History
@@ -46,7 +47,7 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
 from perdure.errors import PerdureError
-from perdure.front.face import Interrupted, Running
+from perdure.front.face import Running, directly
 from perdure.front.foot import SPIN, Foot
 from perdure.front.laid_out import Layout as Prose
 from perdure.front.output import Output, Styled, painted
@@ -54,7 +55,7 @@ from perdure.front.visible import fit, one_line, visible
 
 if TYPE_CHECKING:
     from perdure.front.choosing import Choice
-    from perdure.front.repl import Shell
+    from perdure.front.shell import Shell
     from perdure.front.streaming import Block
 
 T = TypeVar("T")
@@ -103,7 +104,8 @@ class Screen:
         self._buffer = Buffer(
             multiline=True,
             history=history,
-            completer=completer,
+            completer=ThreadedCompleter(completer),
+            on_text_changed=self._typed,
             complete_while_typing=Condition(self._is_completed_while_typing),
         )
         self._app = self._application(prompt, input or create_input(), output or create_output(out.stdout))
@@ -117,16 +119,24 @@ class Screen:
     def line(self, *parts: str | Styled) -> None:
         self._print(painted(parts, self.has_colour))
 
-    note = line
+    def note(self, *parts: str | Styled) -> None:
+        """Folded between words, where it is one text."""
+        if len(parts) != 1:
+            return self.line(*parts)
+        text, style = parts[0] if isinstance(parts[0], Styled) else (parts[0], "")
+        for line in textwrap.wrap(visible(text), max(self.columns, 20), break_on_hyphens=False) or [""]:
+            self.line(Styled(line, style) if style else line)
 
     def failed(self, error: PerdureError) -> None:
         said = f"{error.message}:" if error.candidates else error.said
-        self.line(Styled(one_line(said), "red"))
+        self.note(Styled(one_line(said), "red"))
         for candidate in error.candidates[:20]:
             self.line(f"  {one_line(candidate)}")
 
     def said(self, text: str) -> None:
-        first, *further = visible(text).split("\n")
+        room = max(self.columns - 2, 20)
+        lines = (textwrap.wrap(line, room, break_on_hyphens=False) for line in visible(text).split("\n"))
+        first, *further = [part for line in lines for part in line or [""]]
         self._blank()
         self.line(Styled("> ", "cyan"), Styled(first, "bold"))
         for line in further:
@@ -146,12 +156,18 @@ class Screen:
     def end_of_answer(self) -> None:
         if thought := self._foot.end_of_thought():
             self.line(Styled(fit(f"(thought) {thought}", self.columns), "dim"))
-        if blocks := self._foot.end_of_answer():
-            self._print_blocks(blocks)
+        if self._foot.has_answer:
+            self._print_blocks(self._foot.end_of_answer())
             self._blank()
         self._changed()
 
+    def echo(self, text: str) -> None:
+        self._blank()
+        self.line(Styled(fit(f"> {one_line(text)}", self.columns), "dim"))
+
     def edit(self, text: str) -> None:
+        if self._is_over:
+            return self.note(Styled(f"Not sent: {one_line(text)}", "yellow"))
         self._buffer.text = "\n".join(filter(None, [text, self._buffer.text]))
         self._buffer.cursor_position = len(self._buffer.text)
 
@@ -246,10 +262,7 @@ class Screen:
             async with in_terminal():
                 self._flush_without_a_foot()
                 try:
-                    with _signals_as_usual():
-                        return work()
-                except KeyboardInterrupt:
-                    raise Interrupted from None
+                    return directly(work)
                 finally:
                     self._take_what_was_typed()
 
@@ -263,12 +276,20 @@ class Screen:
                 finally:
                     self._shown = None
 
-    async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
+    async def choose(
+        self, title: str, choices: Sequence[Choice], current: str = "", *, can_filter: bool = True
+    ) -> str | None:
         from perdure.front.choosing import choose
 
         return await self.full_screen(
             lambda input, output: choose(
-                title, choices, current=current, has_colour=self.has_colour, input=input, output=output
+                title,
+                choices,
+                current=current,
+                can_filter=can_filter,
+                has_colour=self.has_colour,
+                input=input,
+                output=output,
             )
         )
 
@@ -298,7 +319,7 @@ class Screen:
         with suppress(OSError, ValueError):
             while os.isatty(file) and select.select([file], [], [], 0)[0] and (more := os.read(file, 65536)):
                 typed += more
-        *lines, begun = typed.decode("utf-8", "replace").split("\n")
+        *lines, begun = _KEYS.sub("", typed.decode("utf-8", "replace")).split("\n")
         for line in lines:
             if line.strip():
                 self._shell.enter(line)
@@ -316,6 +337,11 @@ class Screen:
         """It may have ended before it was begun."""
         if self._is_over:
             self._app.exit()
+
+    def _typed(self, buffer: Buffer) -> None:
+        """Who types on does not mean to leave."""
+        if self._shell is not None and buffer.text:
+            self._shell.forgive()
 
     def _is_completed_while_typing(self) -> bool:
         text = self._buffer.document.text_before_cursor
@@ -373,7 +399,7 @@ class Screen:
 
         @keys.add("escape", "enter", filter=in_editor)
         def _(event: KeyPressEvent) -> None:
-            if self._foot.is_busy:
+            if self._shell is not None and self._shell.is_busy:
                 self._enter(is_later=True)
             else:
                 self._buffer.insert_text("\n")
@@ -392,10 +418,13 @@ class Screen:
         @keys.add("c-c")
         @keys.add("<sigint>")
         def _(event: KeyPressEvent) -> None:
-            had_text = bool(self._buffer.text)
-            self._buffer.reset()
-            if self._shell is not None:
-                self._shell.interrupt(is_answered=had_text)
+            if self._shell is None:
+                return
+            had_text = bool(self._buffer.text) and not self._shell.is_busy
+            if had_text:
+                self._buffer.append_to_history()  # from which it can be had back
+                self._buffer.reset()
+            self._shell.interrupt(is_answered=had_text)
 
         @keys.add("c-d", filter=in_editor & is_empty)
         def _(event: KeyPressEvent) -> None:
@@ -406,6 +435,10 @@ class Screen:
         def _(event: KeyPressEvent) -> None:
             if self._shell is not None:
                 self._shell.enter("/expand")
+
+        @keys.add("c-x", "c-e")
+        def _(event: KeyPressEvent) -> None:
+            self._buffer.open_in_editor()
 
         @keys.add("c-z")
         def _(event: KeyPressEvent) -> None:
@@ -427,31 +460,14 @@ class Screen:
             self._shell.enter(text, is_later=is_later)
 
 
+_KEYS = re.compile(r"\x1b[\[O][0-9;?]*[A-Za-z~]|[\x00-\x08\x0b-\x1f\x7f]")
+"""What a terminal sends for keys that are no text."""
 _STYLE = {
     "prompt": "ansicyan bold",
     "status": "ansibrightblack",
-    "completion-menu": "bg:default",
-    "completion-menu.completion": "",
-    "completion-menu.completion.current": "reverse",
-    "completion-menu.meta.completion": "ansibrightblack",
-    "completion-menu.meta.completion.current": "reverse",
+    "completion-menu": "bg:default fg:default",
+    "completion-menu.completion": "bg:default fg:default",
+    "completion-menu.completion.current": "bg:default fg:default reverse",
+    "completion-menu.meta.completion": "bg:default fg:default dim",
+    "completion-menu.meta.completion.current": "bg:default fg:default reverse",
 }
-
-
-@contextmanager
-def _signals_as_usual() -> Iterator[None]:
-    """While somebody reads lines: the event loop, which has them otherwise, does not run meanwhile."""
-    usual: dict[str, Any] = {
-        "SIGINT": signal.default_int_handler,
-        "SIGTERM": signal.SIG_DFL,
-        "SIGHUP": signal.SIG_DFL,
-    }
-    numbers = {getattr(signal, name): handler for name, handler in usual.items() if hasattr(signal, name)}
-    before = {number: signal.signal(number, handler) for number, handler in numbers.items()}
-    waker = signal.set_wakeup_fd(-1)
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(waker)
-        for number, handler in before.items():
-            signal.signal(number, handler)

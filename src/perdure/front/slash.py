@@ -18,11 +18,14 @@ from perdure import config, registry
 from perdure.agent.aside import in_thread
 from perdure.errors import UsageError
 from perdure.front import opening, recalling
+from perdure.front.amounts import counted, size, tokens
+from perdure.front.narration import words
 from perdure.front.output import Styled
 from perdure.front.visible import one_line
+from perdure.session.session import Session
 
 if TYPE_CHECKING:
-    from perdure.front.repl import Shell
+    from perdure.front.shell import Shell
 
 
 class Slash(NamedTuple):
@@ -95,12 +98,13 @@ async def resume(shell: Shell, arguments: str) -> None:
         return
     if meant.ref.path == shell.conversation.meant.ref.path:
         return shell.face.note(Styled("That is this session.", "dim"))
-    await shell.open(meant)
+    if not await shell.open(meant):
+        shell.face.note(Styled("Nothing was opened.", "dim"))
 
 
 async def new(shell: Shell, arguments: str) -> None:
     meant = opening.new(shell.cwd, is_kept=not shell.options.no_session)
-    await shell.open(meant, model=shell.conversation.agent.model.reference)
+    await shell.open(meant, model=shell.conversation.voice)
 
 
 async def fork(shell: Shell, arguments: str) -> None:
@@ -113,7 +117,7 @@ async def _forked(shell: Shell, entry: str | None) -> None:
         raise UsageError("There is nothing to fork yet", "say something first")
     before = session.id
     copied = await in_thread(opening.forked, session, shell.conversation.meant.store, shell.cwd, entry)
-    await shell.open(copied, model=shell.conversation.agent.model.reference)
+    await shell.open(copied, model=shell.conversation.voice)
     shell.face.note(Styled(f"This is a fork of {before}, which stays as it is.", "dim"))
 
 
@@ -148,7 +152,7 @@ async def tree(shell: Shell, arguments: str) -> None:
         case _:
             return
     if text:
-        shell.face.edit(text)
+        shell.face.edit(words(text))
 
 
 def ids(shell: Shell, typed: str) -> Iterable[str]:
@@ -164,7 +168,8 @@ async def session(shell: Shell, arguments: str) -> None:
     from perdure.front.facts import facts
 
     conversation = shell.conversation
-    found = await in_thread(facts, conversation.session)
+    seen = Session.view(conversation.meant.store, conversation.session.ref)  # a turn may use the other one
+    found = await in_thread(facts, seen)
     known = {**found, "Model": conversation.agent.model.reference, "Directory": config.as_typed(shell.cwd)}
     widest = max(map(len, known))
     for name, fact in known.items():
@@ -172,21 +177,31 @@ async def session(shell: Shell, arguments: str) -> None:
 
 
 async def export(shell: Shell, arguments: str) -> None:
-    session = shell.conversation.session
+    session, store = shell.conversation.session, shell.conversation.meant.store
     if session.is_empty:
         raise UsageError("There is nothing to export yet", "say something first")
     config.here()  # a name is looked for there
-    to, _, file = arguments.partition(" ")
-    if to and to not in ("md", "html"):
-        if not re.search(r"[./]", arguments) and not os.path.lexists(arguments):
-            raise UsageError(f"{arguments} is no format", "it is md or html; a file may be named behind it")
-        to, file = ("html" if arguments.endswith((".html", ".htm")) else "md"), arguments
-    to = to or "md"
-    path = os.path.expanduser(file.strip()) or _free_name(session.name or session.id, to)
+    to, file = _format_and_file(arguments)
+    name = await in_thread(lambda: session.name) if not file else ""
+    path = os.path.expanduser(file) or _free_name(name or session.id, to)
     from perdure.front.commands.export import document
 
-    store = shell.conversation.meant.store
-    await shell.face.aside(lambda: document(store, session.ref, to, path, shell.out))
+    written, problems = await in_thread(document, store, session.ref, to, path, shell.out)
+    shell.face.note(f"Wrote {path}, {size(written)}")
+    if problems:
+        shell.face.note(Styled(one_line(f"Damaged: {problems[0]}; what can be read is there"), "yellow"))
+
+
+def _format_and_file(arguments: str) -> tuple[str, str]:
+    to, _, file = arguments.partition(" ")
+    if to not in ("", "md", "html"):
+        to, file = "html" if arguments.endswith((".html", ".htm")) else "md", arguments
+        if not re.search(r"[./]", file) and not os.path.lexists(file):
+            raise UsageError(f"Not a format, and no name of a file: {file}", "as in /export html talk.html")
+    file = file.strip()
+    if file[:1] in ("'", '"') and file[:1] == file[-1:]:
+        file = file[1:-1]
+    return to or "md", file
 
 
 def _free_name(title: str, to: str) -> str:
@@ -202,10 +217,14 @@ def formats(shell: Shell, typed: str) -> Iterable[str]:
 async def expand(shell: Shell, arguments: str) -> None:
     if arguments and not (arguments.isdecimal() and int(arguments)):
         raise UsageError("/expand takes a number", "/expand 2 is the tool before the last")
-    found = await in_thread(recalling.result, shell.conversation.session, int(arguments or 1))
-    if found is None:
-        raise UsageError("No tool has printed anything", "ask for something that needs one")
-    recalling.show_result(found, shell.face)
+    found = await in_thread(recalling.results, shell.conversation.session)
+    number = int(arguments or 1)
+    if number > len(found):
+        there_are = (
+            f"only the last {counted(len(found), 'tool')} can be" if found else "no tool was called yet"
+        )
+        raise UsageError(f"There is nothing to show: {there_are}", "/expand 1 is the last one")
+    recalling.show_result(found[-number], shell.face)
 
 
 async def search(shell: Shell, arguments: str) -> None:
@@ -213,6 +232,7 @@ async def search(shell: Shell, arguments: str) -> None:
         raise UsageError("/search needs a word", "as in /search flaky test")
     query = arguments.split()
     await _verb(shell, "search", query=query, all=True, program="", role="", since="", limit=20)
+    shell.face.note(Styled("/resume ID goes on with one of them.", "dim"))
 
 
 # --- the model -----------------------------------------------------------------------------------------
@@ -228,15 +248,15 @@ async def model(shell: Shell, arguments: str) -> None:
         from perdure.front.choosing import Choice
 
         choices = [
-            Choice(each.reference, each.reference, f"{each.context_window // 1000:,}k")
+            Choice(each.reference, each.reference, tokens(each.context_window))
             for each in await in_thread(agent.models)
         ]
         wanted = await shell.face.choose("Which model?", choices, agent.model.reference)
     if not wanted:
         return
-    chosen = await in_thread(agent.find_model, wanted)  # a key may have to be made
+    await in_thread(agent.find_model, wanted)  # a key may have to be made
     agent.set_model(wanted)
-    shell.face.note(Styled(f"{chosen.reference} answers from now on.", "dim"))
+    shell.face.note(Styled(f"{shell.conversation.who} answers from now on.", "dim"))
 
 
 def models(shell: Shell, typed: str) -> Iterable[str]:
@@ -247,10 +267,7 @@ def models(shell: Shell, typed: str) -> Iterable[str]:
 
 
 async def help(shell: Shell, arguments: str) -> None:
-    commands = {
-        f"/{name} {shell.commands[name].usage}".strip() if name in shell.commands else f"/{name}": meaning
-        for name, meaning in shell.known.items()
-    }
+    commands = {f"/{name} {_taken(shell, name)}".rstrip(): meaning for name, meaning in shell.known.items()}
     widest = max(map(len, (*commands, *(key for key, _ in KEYS))))
     for name, meaning in (*commands.items(), ("", ""), *KEYS):
         padded = f"{one_line(name):{widest}}" if meaning else one_line(name)
@@ -259,6 +276,12 @@ async def help(shell: Shell, arguments: str) -> None:
     servers = f", and those of MCP servers: {', '.join(agent.servers)}" if agent.servers else ""
     shell.face.line("")
     shell.face.line(f"Tools: {', '.join(agent.tools) or 'none'}{servers}")
+
+
+def _taken(shell: Shell, name: str) -> str:
+    """What a command takes, also one of the agent's own."""
+    own = {"compact": "[INSTRUCTIONS]", "name": "NAME"}
+    return shell.commands[name].usage if name in shell.commands else own.get(name, "")
 
 
 async def quit(shell: Shell, arguments: str) -> None:

@@ -72,13 +72,14 @@ def export(options: SimpleNamespace, out: Output) -> int:
     return 0
 
 
-def document(store: Store, ref: Found, to: str, output: str, out: Output) -> None:
-    """That session as a document, in a file of that name."""
+def document(store: Store, ref: Found, to: str, output: str, out: Output) -> tuple[int, list[str]]:
+    """That session as a document, in a new file: how many bytes it has, and what could not be read."""
     _refuse_homes(output, store)
     _require_folder(output)
+    if os.path.lexists(output) and not os.path.isdir(output):
+        raise UsageError(f"{output} is there already", "give another name, or remove it first")
     made = _as_document(store, ref, to, output, out)
-    out.note(f"Wrote {output}, {size(made.size)}")
-    _warn(made, to, reference.name_of(store, ref), out)
+    return made.size, made.problems
 
 
 def _warn(made: _Made, to: str, source: str, out: Output) -> None:

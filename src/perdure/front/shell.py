@@ -1,0 +1,455 @@
+"""The shell: somebody talks with an agent until they leave.
+
+What is typed is a message, a command (`/name`), or a command line to run (`!make test`). While the agent
+works, what is typed is queued for it. Whatever ends the shell (its user, a signal, a terminal that went away)
+ends the turn first, which keeps what arrived, and the last line says how to go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from types import SimpleNamespace
+
+from perdure import __version__, config, registry
+from perdure.agent.aside import in_thread
+from perdure.agent.trust import Trust
+from perdure.errors import Ambiguous, Conflict, Held, PerdureError, UsageError
+from perdure.front import moving, opening, recalling, starting, trusting
+from perdure.front.amounts import tokens
+from perdure.front.command_line import did_you_mean
+from perdure.front.conversation import Conversation
+from perdure.front.face import Face, Interrupted
+from perdure.front.narration import words
+from perdure.front.opening import Meant
+from perdure.front.output import Output, OutputLost, Styled
+from perdure.front.printed import Printed
+from perdure.front.slash import Slash
+from perdure.front.visible import one_line
+from perdure.session.layouts import LAYOUTS
+from perdure.session.session import Session
+
+_AGAIN = 2.0
+"""Seconds in which a second Ctrl+C leaves."""
+_STOPPED = 130
+_SHORT = 8
+_COMMAND = re.compile(r"/([\w.:-]+)(?:\s+(.*))?", re.DOTALL)
+
+
+class Shell:
+    face: Face
+
+    def __init__(
+        self, options: SimpleNamespace, out: Output, commands: Mapping[str, Slash], cwd: str
+    ) -> None:
+        self.options = options
+        self.out = out
+        self.cwd = cwd
+        self.commands = commands
+        self._conversation: Conversation | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        """What is done with what was typed."""
+        self._beside: set[asyncio.Task[None]] = set()
+        self._waiting: deque[str] = deque()
+        """Typed while something was done that takes no more words."""
+        self._asked_about: set[str] = set()
+        """Folders whose own settings are waiting for a yes."""
+        self._is_stopped = False
+        self._interrupted_at = float("-inf")
+        self._code: int | None = None
+        self._error: Exception | None = None
+
+    @property
+    def conversation(self) -> Conversation:
+        assert self._conversation is not None
+        return self._conversation
+
+    # --- its life ----------------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        self._catch_signals()
+        with self._prints_told():
+            try:
+                if await self._begin():
+                    await self.face.talk(self)
+            except asyncio.CancelledError:
+                if self._code is None:
+                    raise
+            finally:
+                await self._end()
+        if self._error is not None:
+            raise self._error
+        return self._code or 0
+
+    async def _begin(self) -> bool:
+        """Whether there is a conversation to begin with."""
+        opening.check(self.options)
+        if self.options.resume is not None and self.face.is_drawn:
+            meant = await self.find(self.options.resume)
+        else:
+            meant = await in_thread(opening.find_session, self.options, self.out, self.cwd)
+        if meant is None:
+            return False
+        if self._code is not None:
+            await in_thread(meant.remove_if_unused)
+            return False
+        options = self.options
+        if not await self.open(meant, model=options.model, thinking=options.thinking, name=options.name):
+            return False
+        if first := " ".join(options.message):
+            self.enter(first)
+            if not self.face.is_drawn:
+                await self.idle()
+        return self._code is None
+
+    async def _end(self) -> None:
+        """Whatever happens, what was said is kept, and how to go on is said last."""
+        under_way = {task for task in (self._task, self._starting, *self._beside) if task and not task.done()}
+        if under_way:
+            self.stop()
+            _, under_way = await asyncio.wait(under_way, timeout=_AGAIN)
+        for task in under_way:
+            task.cancel()
+        if under_way:
+            await asyncio.wait(under_way)
+        if self._conversation is None:
+            return
+        await self.conversation.close()
+        with suppress(OSError, OutputLost):  # of a terminal that went away
+            for text in self._waiting:
+                self.face.edit(text)
+            self.conversation.show_notices()
+            self._say_how_to_go_on()
+
+    def _say_how_to_go_on(self) -> None:
+        """Unless there is nothing to go on with."""
+        meant = self.conversation.meant
+        if meant.is_kept and (self.conversation.is_said or not meant.is_new):
+            command = starting.command_for(meant.ref, self.out.program)
+            self.out.line(Styled(f"Resume: {command}", "dim"))
+            self.out.flush()
+
+    def leave(self, code: int) -> None:
+        """End it, when the turn that is under way has kept what it has."""
+        if self._code is None:
+            self._code = code
+        self.stop()
+        self.face.leave()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is done with what was typed."""
+        return self._task is not None
+
+    def stop(self) -> None:
+        """End the running turn, or command. What waits for it is given back; commands are not done."""
+        self._is_stopped = True
+        if self._code is None:
+            waiting, self._waiting = self._waiting, deque()
+            if messages := [text for text in waiting if not self._is_command(text)]:
+                self.face.edit("\n".join(messages))
+            for text in filter(self._is_command, waiting):
+                self.face.note(Styled(f"Not done: {one_line(text)}", "dim"))
+            self._show_queue()
+        if self._conversation is not None and self.conversation.is_ready:
+            self.conversation.agent.abort()
+
+    def interrupt(self, *, is_answered: bool = False) -> None:
+        """Ctrl+C. `is_answered` says that it has ended something already."""
+        now = time.monotonic()
+        if now - self._interrupted_at < _AGAIN:
+            return self.leave(130)
+        self._interrupted_at = now
+        if self._task is not None:
+            self.stop()
+        elif not is_answered:
+            self.face.note(Styled("Ctrl+C again leaves, and so does Ctrl+D.", "dim"))
+
+    def forgive(self) -> None:
+        """The next Ctrl+C is the first one."""
+        self._interrupted_at = float("-inf")
+
+    def _catch_signals(self) -> None:
+        """Until the event loop is closed: who presses Ctrl+C once more does not end the saving."""
+        loop = asyncio.get_running_loop()
+        actions: dict[str, Callable[[], None]] = {
+            "SIGINT": self.interrupt,
+            "SIGTERM": lambda: self.leave(128 + signal.SIGTERM),
+            "SIGHUP": lambda: self.leave(128 + signal.SIGHUP),
+        }
+        for name, action in actions.items():
+            number = getattr(signal, name, None)
+            # What whoever started us wants ignored stays so: nohup, or a shell's background job.
+            if number and signal.getsignal(number) is not signal.SIG_IGN:
+                with suppress(NotImplementedError, RuntimeError):  # where loops have no signals
+                    loop.add_signal_handler(number, action)
+
+    @contextmanager
+    def _prints_told(self) -> Iterator[None]:
+        """What extensions print is told like everything else: it would be written across the foot, or into an
+        answer that somebody pipes on."""
+        printed = Printed(asyncio.get_running_loop(), lambda line: self.face.note(Styled(line, "dim")))
+        with redirect_stdout(printed), redirect_stderr(printed):
+            yield
+
+    # --- which conversation ------------------------------------------------------------------------------
+
+    async def find(self, text: str) -> Meant | None:
+        """The session that is meant by this, or the one its user picks; None if none."""
+        if text:
+            try:
+                return await self.face.aside(lambda: opening.resumed(text, self.out))
+            except Ambiguous:
+                if not self.face.is_drawn:
+                    raise
+        from perdure.front.picker import pick_session
+
+        row = await self.face.full_screen(
+            lambda input, output: pick_session(
+                self.cwd,
+                query=text,
+                everything=bool(text),
+                has_colour=self.face.has_colour,
+                exclude=self.conversation.meant.ref.path if self._conversation else "",
+                input=input,
+                output=output,
+            )
+        )
+        return await in_thread(opening.at, row.path) if row is not None else None
+
+    async def open(self, meant: Meant, *, model: str = "", thinking: str = "", name: str = "") -> bool:
+        """Go on there; False if its user does not want to. The conversation before it is let go of when this
+        one is ready: where that fails, everything is as it was."""
+        made: Conversation | None = None
+        session: Session | None = None
+        before = self._conversation
+        try:
+            cwd = config.here()  # which says it if the directory is gone
+            session = await in_thread(self._opened, meant)
+            if not meant.is_new and (other := moving.elsewhere(meant, cwd)):
+                where = await moving.ask(other, cwd, self.face)
+                if where is None:
+                    await in_thread(session.close)
+                    return False
+                if where == "fork":
+                    copied = await in_thread(opening.forked, session, meant.store, cwd)
+                    await in_thread(session.close)
+                    is_open = await self.open(copied, model=model, thinking=thinking, name=name)
+                    self.face.note(Styled(f"This is a fork of {meant.ref.id}, which stays as it is.", "dim"))
+                    return is_open
+                if where == "go":
+                    cwd = starting.in_directory(other)
+            agent = starting.agent_of(self.options, cwd, trusted=await self._is_trusted(cwd))
+            if model:
+                await in_thread(starting.find_model, agent, model, self.out)
+            made = Conversation(meant, session, agent, self.face, cwd, self._show_queue)
+            if before is not None:
+                await made.start(model=model, thinking=thinking, name=name)
+        except BaseException:
+            if made is not None:
+                await made.close()
+            elif session is not None:
+                await in_thread(session.close)
+            await in_thread(meant.remove_if_unused)
+            with suppress(OSError):
+                os.chdir(self.cwd)
+            raise
+        self._conversation, self.cwd = made, cwd
+        if before is not None:
+            await before.close()
+            if before.is_said and before.meant.is_kept:
+                left = before.session.id
+                self.face.note(Styled(f"Left {left}; /resume {left} goes back.", "dim"))
+        await self._present(model, thinking, name)
+        return True
+
+    def _opened(self, meant: Meant) -> Session:
+        try:
+            return meant.open()
+        except Held as error:
+            error.hint = f"leave it there, or go on in a copy: {self.out.program} --fork {meant.ref.id}"
+            raise
+
+    async def _is_trusted(self, cwd: str) -> bool:
+        """Asked, or told, once."""
+        decision = Trust().decision(cwd)
+        if decision is not None or cwd in self._asked_about:
+            return decision is not None and decision.is_trusted
+        is_trusted = await self.face.aside(lambda: trusting.ask(cwd, self.out, may_ask=True))
+        self._asked_about.add(cwd)
+        return is_trusted
+
+    async def _present(self, model: str, thinking: str, name: str) -> None:
+        """Who waits for the agent may type meanwhile."""
+        conversation = self.conversation
+        if conversation.session.is_empty:
+            self.face.line(Styled(f"Perdure {__version__}. /help says what can be typed here.", "dim"))
+        else:
+            recalling.show(await in_thread(recalling.last_exchange, conversation.session), self.face)
+        self._starting = asyncio.create_task(self._start(conversation, model, thinking, name))
+        if not self.face.is_drawn:
+            await self._starting
+
+    async def _start(self, conversation: Conversation, model: str, thinking: str, name: str) -> None:
+        """Without an agent there is nothing to be done here."""
+        try:
+            if not conversation.is_ready:
+                await conversation.start(model=model, thinking=thinking, name=name)
+            self._show_queue()  # and with it what the foot says of the agent
+            conversation.show_notices()
+            if not conversation.session.is_empty:
+                reference = conversation.agent.model.reference
+                said = await in_thread(recalling.restored, conversation.session, reference)
+                self.face.note(Styled(said, "dim"))
+                self._warn_of_damage(conversation)
+                await self._weigh(conversation)
+        except Exception as error:  # told at the top
+            self._error = error
+            self.leave(error.exit_code if isinstance(error, PerdureError) else 1)
+
+    async def _weigh(self, conversation: Conversation) -> None:
+        """What of the model's window is used: of a session that is not too long to be read for that."""
+        if conversation.session.ref.size <= recalling.MOST_READ and not conversation.agent.is_busy:
+            await conversation.agent.recall()
+            self._show_queue()
+
+    def _warn_of_damage(self, conversation: Conversation) -> None:
+        if problems := conversation.session.problems:
+            doctor = f"{self.out.program} sessions doctor {conversation.session.id}"
+            said = f"Damaged: {problems[0].brief}; what can be read goes on. `{doctor}` says more."
+            self.face.note(Styled(one_line(said), "yellow"))
+
+    # --- what is typed ------------------------------------------------------------------------------------
+
+    def enter(self, text: str, *, is_later: bool = False) -> None:
+        """Something was typed, at any moment."""
+        if self._code is not None:
+            return
+        name = self._name_of(text)
+        if self._task is None:
+            self._task = asyncio.create_task(self._work_off(text))
+        elif name and (name not in self.known or self._may_run_beside(name)):
+            task = asyncio.create_task(self.handle(text))
+            self._beside.add(task)
+            task.add_done_callback(self._beside.discard)
+        else:
+            # What waits is done first, so what comes behind it waits, too.
+            must_wait = self._waiting or self._is_command(text)
+            if must_wait or not self.conversation.queue(text, is_later=is_later):
+                self._waiting.append(text)
+            self._show_queue()
+
+    def _may_run_beside(self, name: str) -> bool:
+        return name in self.commands and self.commands[name].may_run_beside
+
+    def _is_command(self, text: str) -> bool:
+        return text.startswith("!") or bool(self._name_of(text))
+
+    def _show_queue(self) -> None:
+        if self._conversation is not None:
+            later = [*self.conversation.follow_ups, *self._waiting]
+            self.face.queued([*map(words, self.conversation.steering)], [*map(words, later)])
+
+    async def idle(self) -> None:
+        """Wait until all that was typed is done."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _work_off(self, text: str) -> None:
+        try:
+            while self._code is None:
+                self._is_stopped = False
+                if self._starting is not None and not self._starting.done():
+                    self.face.doing("Making the model ready")
+                    await asyncio.wait([self._starting])
+                if self._is_stopped:
+                    self.face.edit(text)
+                else:
+                    await self.handle(text)
+                self.face.doing("")
+                if not self._waiting:
+                    break
+                text = self._waiting.popleft()
+                self._show_queue()
+        finally:
+            self._task = None
+
+    async def handle(self, text: str) -> None:
+        """One thing that was typed, to its end. What is wrong with it is told, and the talk goes on."""
+        try:
+            if self._code is None:
+                await self._handle(text)
+        except Interrupted as error:
+            self.face.failed(error)
+            if error.exit_code != _STOPPED:
+                self.leave(error.exit_code)
+        except Conflict as error:
+            self.face.failed(error)
+            await self.conversation.take_in_what_others_wrote()
+        except PerdureError as error:
+            self.face.failed(error)
+        except OSError as error:
+            with suppress(OSError):  # of a terminal that went away
+                self.face.failed(PerdureError(f"That failed: {error}"))
+        except Exception as error:  # a defect, or a pipe that nobody reads any more: told at the top
+            self._error = error
+            self.leave(1)
+
+    async def _handle(self, text: str) -> None:
+        if text.startswith("!"):
+            return await self.conversation.run(text[1:])
+        name = self._name_of(text)
+        if name and name not in self.known:
+            near = did_you_mean(name, self.known)
+            raise UsageError(f"There is no command /{name}{near}", "/help lists them")
+        if name:
+            self.face.echo(text)
+        if name in self.commands:
+            arguments = text.strip().partition(name)[2].strip()
+            await registry.load(self.commands[name].runs)(self, arguments)
+            return
+        await self.conversation.say(text)
+
+    def _name_of(self, text: str) -> str:
+        """Of the command that it may be: a path is none."""
+        found = _COMMAND.fullmatch(text.strip())
+        return found[1] if found else ""
+
+    @property
+    def known(self) -> dict[str, str]:
+        """Every command that can be typed, and what it does."""
+        known = {command.name: command.summary for command in self.commands.values()}
+        if self._conversation is not None:
+            for command in self.conversation.agent.commands.values():
+                known.setdefault(command.name, command.description)
+        return dict(sorted(known.items()))
+
+    def values(self, name: str, typed: str) -> Iterator[str]:
+        """What may stand behind a command of this name."""
+        if name in self.commands and (source := self.commands[name].completes):
+            yield from registry.load(source)(self, typed)
+
+    # --- what the foot of the screen says -------------------------------------------------------------------
+
+    @property
+    def facts(self) -> list[str]:
+        """Model, share of its window, cost, session, directory."""
+        if self._conversation is None or not self.conversation.is_ready:
+            return ["starting"]
+        agent, session = self.conversation.agent, self.conversation.session
+        spent = agent.spent
+        share = f"{100 * spent.tokens / max(spent.window, 1):.1f}% of {tokens(spent.window)}"
+        return [
+            self.conversation.who,
+            share if spent.tokens else "",
+            f"${spent.cost:.4f}" if spent.cost else "",
+            session.id[: LAYOUTS[session.store.name].shortest if session.store.name in LAYOUTS else _SHORT],
+            config.as_typed(self.cwd),
+        ]
