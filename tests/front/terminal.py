@@ -387,7 +387,11 @@ class Tmux(Seen):
 
     def _ended(self) -> bool:
         # A pane is dead when its terminal is closed, which may be before anybody knows how the program ended.
-        return bool(self._about("pane_dead_status") or self._about("pane_dead_signal"))
+        if self._about("pane_dead_status") or self._about("pane_dead_signal"):
+            return True
+        if self._about("pane_dead") == "1":
+            os.kill(int(self._about("pid")), signal.SIGCHLD)  # some versions miss that of their program
+        return False
 
     def _about(self, what: str) -> str:
         return self._tmux("display-message", "-p", f"#{{{what}}}").strip()
