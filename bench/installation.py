@@ -10,7 +10,8 @@ import sys
 import venv
 from importlib.metadata import PackageNotFoundError, distribution
 
-_USED = ("msgspec", "prompt_toolkit", "wcwidth")  # what a listing, an answer or a prompt may load of others
+# What a listing, an answer or a prompt may load of others.
+_USED = ("msgspec", "prompt_toolkit", "wcwidth", "rich", "markdown_it", "mdurl", "pygments")
 _SCRIPT = """\
 #!{python}
 # -*- coding: utf-8 -*-

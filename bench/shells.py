@@ -14,6 +14,10 @@ from typing import Any, cast
 from bench.ground import Ground
 from bench.measure import Contender
 from bench.row import Scale
+from bench.sessions import entries
+from perdure.session import ids
+from perdure.session.stores import Header
+from perdure.session.stores.pi_jsonl import PiStore
 
 _PROMPT = re.compile(rb"starting|offline")
 """The line below it."""
@@ -41,7 +45,8 @@ def to_the_prompt(ground: Ground, scale: Scale, stack: ExitStack) -> list[Conten
     project = os.path.join(home, "project")
     os.makedirs(project)
     environment = {"HOME": home, "PATH": os.environ["PATH"], "TERM": "xterm-256color"}
-    long = ground.own_session(scale.of(100_000))
+    store = PiStore(ground.folder, cwd=project, durability="process")
+    long = store.create(Header(ids.new_id(), ids.stamp(ids.now()), project), entries(scale.of(100_000)))
 
     def ended(*command: str) -> None:
         subprocess.run(command, cwd=project, env=environment, check=True)

@@ -212,8 +212,8 @@ def ending(said: Assistant) -> list[Note]:
         return [Note("interrupted", is_error=True)]
     if said.stop_reason == "error" or why:
         return [Note(f"failed: {why}" if why else "failed", is_error=True)]
-    is_cut = said.stop_reason == "length"
-    return [Note("cut off: the answer reached its longest", is_error=True)] if is_cut else []
+    cut = [Note("cut off: the answer reached its longest", is_error=True)]
+    return cut if said.stop_reason == "length" else []
 
 
 def _result(entry: Entry, result: ToolResult, label: str) -> Result:
@@ -382,8 +382,7 @@ def clock(timestamp: str, *, is_local: bool = False) -> str:
     """`2026-01-31 09:05`, where the reader is, or in UTC, which is the same for all readers."""
     when = seconds(timestamp)
     try:
-        parts = time.localtime(when) if is_local else time.gmtime(when)
-        shown = time.strftime("%Y-%m-%d %H:%M", parts)
+        shown = time.strftime("%Y-%m-%d %H:%M", time.localtime(when) if is_local else time.gmtime(when))
     except (OverflowError, OSError, ValueError):
         when = None
     return timestamp if when is None else shown if is_local else f"{shown} UTC"
@@ -433,11 +432,10 @@ def other_branches(session: Session, path: Sequence[Entry]) -> int:
 
 def status(session: Session, about: Summary) -> str:
     """As it is to be shown: whether somebody talks in it is asked of its lock. What is not kept has none."""
-    if session.store.name not in LAYOUTS:
+    if (layout := LAYOUTS.get(session.store.name)) is None:
         return ""
     is_held = session.store.holder(session.ref) is not None
-    when_dead = LAYOUTS[session.store.name].when_dead
-    return shown_status(when_dead, about.status, waits=about.waits, is_held=is_held)
+    return shown_status(layout.when_dead, about.status, waits=about.waits, is_held=is_held)
 
 
 def data(session: Session) -> dict[str, Any]:

@@ -108,6 +108,7 @@ class Screen:
             on_text_changed=self._typed,
             complete_while_typing=Condition(self._is_completed_while_typing),
         )
+        self._given = input
         self._app = self._application(prompt, input or create_input(), output or create_output(out.stdout))
 
     # --- what stays ------------------------------------------------------------------------------------
@@ -267,9 +268,11 @@ class Screen:
                     self._take_what_was_typed()
 
     async def full_screen(self, show: Callable[[Input, Terminal], Awaitable[T]]) -> T:
+        # It reads keys by itself: half of one, an Esc, could still be taken by the editor.
+        keys = self._given or create_input()
         with set_app(self._app):
             async with in_terminal():
-                self._shown = asyncio.ensure_future(show(self._app.input, self._app.output))
+                self._shown = asyncio.ensure_future(show(keys, self._app.output))
                 try:
                     found: T = await self._shown
                     return found
