@@ -1,5 +1,6 @@
 """`pi --print` as tests start it: a real process, with a server in place of the model."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from perdure.agent.session import AgentSession
 from perdure.session.manager import SessionManager
 from tests.agent.models.wire_server import events
 
@@ -91,9 +93,18 @@ def talked(pi, wire_server):
     """A session in which something was said."""
     wire_server.script(events(said("yes")))
     pi.use(wire_server)
-    assert pi("-p", "-n", "the zebra talk", "the flaky zebra").returncode == 0
-    pi.id = pi.sessions.list_sessions()[0].id
+    pi.id = asyncio.run(_say("the flaky zebra", "the zebra talk", pi.project))
     return pi
+
+
+async def _say(text: str, name: str, project: Path) -> str:
+    """As `pi -p -n NAME TEXT` does, without a process."""
+    async with AgentSession(cwd=project) as agent:
+        id = await agent.start()
+        await agent.rename(name)
+        async for _ in agent.send_message(text):
+            pass
+    return id
 
 
 def until(condition, seconds: float = 20) -> None:
