@@ -21,7 +21,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from perdure.agent.events import ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
 from perdure.agent.tools import AgentToolResult
 from perdure.errors import PerdureError
-from perdure.front import recalling, screen
+from perdure.front import foot, recalling, screen
 from perdure.front.laid_out import Layout
 from perdure.front.narration import Narrator
 from perdure.front.output import Output, Styled
@@ -129,6 +129,7 @@ def test_a_delta_costs_at_most_four_times_its_bytes_and_one_block(name, monkeypa
     """Even where each is drawn by itself. A block is what it takes to draw all of the foot once, where there
     is space for all of it."""
     monkeypatch.setattr(screen, "_PACE", 0)
+    monkeypatch.setattr(foot, "_PATIENCE", 0)
     size = max(10, len(SHAPES[name]) // 20)
     deltas = [SHAPES[name][at : at + size] for at in range(0, len(SHAPES[name]), size)]
 
