@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 import re
 import threading
 
@@ -84,6 +85,7 @@ def test_pi_03_sessions_are_listed_newest_first(manager):
     old, new, empty = (manager.create_session() for _ in range(3))
     manager.save(old, [user_entry("the\n first   question"), assistant_entry("answer")])
     manager.save(new, [user_entry("second")])
+    time.sleep(0.002)  # times are kept in milliseconds
     manager.save(old, [user_entry("again")])
     listed = manager.list_sessions()
     assert [summary.id for summary in listed] == [old, new, empty]
