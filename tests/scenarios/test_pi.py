@@ -2,9 +2,9 @@
 
 import json
 import os
-import time
 import re
 import threading
+import time
 
 import pytest
 
