@@ -126,7 +126,7 @@ class _Shown:
             out = Output(stdout=_Nowhere(), stderr=_Nowhere())
             screen = Screen(
                 out,
-                prompt="> ",
+                prompt=lambda: "> ",
                 history=DummyHistory(),
                 completer=DummyCompleter(),
                 input=keys,

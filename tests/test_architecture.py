@@ -7,7 +7,7 @@ of `src/perdure`, and over small examples that prove that it can fail and that i
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
@@ -186,6 +186,7 @@ RULES: list[Callable[[Module], Iterator[str]]] = [
 ]
 
 
+@cache
 def modules() -> list[Module]:
     paths = sorted(PACKAGE.rglob("*.py"))
     dotted = {path: ".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in paths}
@@ -197,6 +198,7 @@ def modules() -> list[Module]:
     ]
 
 
+@pytest.mark.xdist_group("architecture")  # all of it is parsed once
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_source_keeps_each_rule(rule):
     """No module of the package breaks the rule."""

@@ -24,6 +24,9 @@ def run(*arguments, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
 
+measured_once = pytest.mark.xdist_group("bench")
+
+
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bench")
@@ -33,6 +36,7 @@ def report(tmp_path_factory):
     return json.loads(done.stdout)
 
 
+@measured_once
 def test_every_row_has_a_limit_and_finite_ratios_to_it(report):
     """A ratio that is zero, infinite or to nothing would be a figure that says nothing."""
     assert [row["row"] for row in report["rows"]] == list(ROWS)
@@ -47,6 +51,7 @@ def test_every_row_has_a_limit_and_finite_ratios_to_it(report):
             assert figure["low"] <= figure["ratio"] <= figure["high"]
 
 
+@measured_once
 def test_a_report_says_when_and_with_what_it_was_made(report):
     for what in ("date", "python", "msgspec", "orjson", "perdure", "system", "cores", "file system"):
         assert report[what]

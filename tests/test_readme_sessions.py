@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,11 @@ from perdure.front.commands import SESSIONS
 from perdure.session.entry import Entry, placed
 from perdure.session.ids import stamp
 from perdure.session.stores import Header, open_store
+from tests.agent.models.wire_server import events, wire_server
+from tests.front import one_prompt
 from tests.front.terminal import Terminal
+
+__all__ = ["wire_server"]
 
 ROOT = Path(__file__).parent.parent
 PROMPT = "READY> "
@@ -107,6 +112,70 @@ def test_the_readmes_conversation_is_what_a_user_sees(machine):
     assert id.sub("--session ID", seen) == id.sub("--session ID", shown)
 
 
+TRANSCRIPTS = {
+    "Spar": (
+        [
+            "Everything here rests on one assumption: that a team of ten pays for what a spreadsheet does "
+            "today. Who has paid you, and how much?",
+            "[DECISION: We charge 20 dollars a seat.]\n\n"
+            "Three is a start. What did the teams say who did not pay?",
+        ],
+        [
+            ("soleur", "[Y/n]"),
+            ("y", "how much?"),
+            ("Three teams did, 20 dollars a seat. So that is the price.", "Decided: "),
+            ("", "Resume: "),
+            ("soleur decisions", "Auto"),
+        ],
+    ),
+    "A REPL that saves itself": (
+        ["A token that two requests refresh at once: the second one is refused."],
+        [
+            ("sibyl", "custom/test"),
+            ("why is the login test flaky?", "refused."),
+            ("/reset", "From here on"),
+            ("/sessions", "MESSAGES"),
+            ("", "Resume with: "),
+        ],
+    ),
+}
+"""What a model says, what is typed and what then comes; nothing typed is Ctrl+D."""
+
+
+@pytest.mark.parametrize("name", TRANSCRIPTS)
+def test_the_readmes_transcripts_of_the_other_programs_are_what_a_user_sees(name, machine, wire_server):
+    """Typed at a real terminal, of 80 columns; only ids and times are others."""
+    for program in ("soleur", "sibyl"):  # the sessions of the tour
+        shutil.rmtree(machine.parent / f".{program}")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (section,) = re.findall(rf"^## {name}\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
+    (shown,) = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
+    answers, steps = TRANSCRIPTS[name]
+    if "README.md" in shown:
+        about = "# Ledgerly\n\nBookkeeping that teams of ten pay for by the seat.\n"
+        (machine / "README.md").write_text(about)
+    wire_server.script(*(events(one_prompt.said(answer)) for answer in answers))
+    one_prompt.Pi(machine.parent, machine).use(wire_server)
+    with Terminal("sh", cwd=machine, env={**os.environ, "PS1": "$ "}, rows=50) as terminal:
+        terminal.until("$")
+        for typed, answer in steps:
+            if typed:
+                terminal.send(f"{typed}\r")
+            else:
+                terminal.keys("c-d")
+                terminal.until(lambda: [line for line in terminal.screen if line][-1] == "$")
+            terminal.until(answer)
+            if typed and not typed.startswith("soleur"):
+                terminal.until("custom/test")  # the foot, and with it the editor
+            terminal.until(lambda: "Esc stops it" not in "\n".join(terminal.screen))
+        terminal.until(lambda: terminal.screen[: len(shown.splitlines()) + 1][-1] == "$")
+        seen = "\n".join(terminal.screen[: len(shown.splitlines())]) + "\n"
+    varying = re.compile(
+        r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{8}-\d{6}-\d{6}|\d{4}-\d\d-\d\d \d\d:\d\d"
+    )
+    assert varying.sub("…", seen) == varying.sub("…", shown)
+
+
 def test_the_readmes_questions_are_answered(machine):
     """By the model that is always there, in a repository."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -177,8 +246,8 @@ def test_every_command_of_the_command_lines_page_runs(machine):
     assert (machine / "talk" / ".session" / "messages.jsonl").is_file()
 
 
-@pytest.mark.parametrize("program", TALKS)
-def test_the_same_holds_for_a_session_of_each_program(program, machine):
+@pytest.mark.parametrize("program", ["soleur", "cortext"])  # one file a session, and a folder
+def test_the_same_holds_for_sessions_of_other_programs(program, machine):
     """Found, searched, shown, exported, deleted and restored, with what the README says."""
 
     def pi(*words: str) -> str:

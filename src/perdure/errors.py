@@ -96,6 +96,9 @@ class NotSaved(PerdureError):
 
 
 class Conflict(PerdureError):
+    is_displaced = False
+    """Whether what was saved is not where it was: it is kept beside that, or it could not be."""
+
     def __init__(self, path: str, what: str, hint: str = "reload the session, then try again") -> None:
         super().__init__(f"Not saved: {path} {what}", hint)
 

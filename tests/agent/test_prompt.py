@@ -155,6 +155,23 @@ def test_an_own_prompt_replaces_the_words_but_not_the_place(project, home):
     assert text.endswith(f"Your working directory is {project}\n")
 
 
+def test_a_prompt_that_does_not_tell_of_the_project_has_the_day_and_nothing_of_the_place(project, home):
+    """Neither instructions, of whatever folder, nor the directory; and no file is looked at."""
+    (project / "AGENTS.md").write_text("the project")
+    (home / "CLAUDE.md").symlink_to("nothing")
+    notices: list[str] = []
+    text = built(
+        project,
+        home,
+        custom="You are a poet.",
+        append=["In verse."],
+        tells_of_project=False,
+        notice=notices.append,
+    )
+    assert text == "You are a poet.\n\nIn verse.\n\nToday is 2026-03-14.\n"
+    assert notices == []
+
+
 @given(
     tools=st.lists(st.builds(ToolSpec, st.text(), st.text(), st.just({})), max_size=4),
     texts=st.lists(st.text(), max_size=3),

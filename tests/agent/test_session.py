@@ -18,6 +18,7 @@ from perdure.session.session import Session
 from perdure.session.stores import Header, open_store
 from perdure.testing import ScriptedModel
 from perdure.testing.scripted import SCRIPTED
+from tests.agent.mcp_servers import raw
 
 pytestmark = pytest.mark.anyio
 
@@ -289,6 +290,88 @@ async def test_another_model_answers_from_the_next_request_on(agent):
     path: Any = agent.session.path()
     answers = [entry.body.message.model for entry in path if entry.role == "assistant"]
     assert answers == ["scripted", "other"]
+
+
+# --- what it is told --------------------------------------------------------------------------------------
+
+
+def last_words(system) -> list[str]:
+    """How a system prompt ends, before the day."""
+    return str(system.partition("\n\nToday is ")[0]).split("\n\n")
+
+
+async def test_what_an_agent_is_told_is_said_from_the_next_request_on():
+    """Before the start, after it and in a turn; it takes the place of what was told before."""
+    model = ScriptedModel("one", ToolCall("a", "ls", {}), "two", "three")
+    async with AgentSession(append_system_prompt=["at first"], system_prompt="You are a poet.") as agent:
+        agent.tell("told before")
+        await agent.start(model)
+        await say(agent, "first")
+        agent.tell("told after", "and more")
+        async for event in agent.send_message("second"):
+            if event.type == "tool_execution_start":
+                agent.tell("told in a turn")
+        agent.tell()
+        await say(agent, "third")
+    assert [last_words(request.system)[1:] for request in model.requests] == [
+        ["told before"],
+        ["told after", "and more"],
+        ["told in a turn"],
+        [],
+    ]
+
+
+async def test_what_it_is_told_while_servers_start_is_said_with_their_tools():
+    """Also when they have started, and nobody has taken their tools yet."""
+    model = ScriptedModel("one")
+    async with AgentSession(settings={"mcp_servers": {"one": raw("server")}}) as agent:
+        await agent.start(model)
+        starting = asyncio.create_task(agent.ready())
+        await asyncio.sleep(0)
+        agent.tell("told too early")
+        async for event in agent.send_message("hello"):
+            if event.type == "agent_start":
+                while agent.servers:
+                    await asyncio.sleep(0.01)
+                agent.tell("told in time")
+        await starting
+    (request,) = model.requests
+    assert last_words(request.system)[-1] == "told in time"
+    assert "one_echo" in request.system
+    assert "too early" not in request.system
+
+
+async def test_what_it_is_told_counts(agent):
+    """Where no provider has counted what is sent."""
+    await agent.start(ScriptedModel())
+    before = agent.spent.tokens
+    agent.tell("word " * 400)
+    assert 500 <= agent.spent.tokens - before <= 502
+    agent.tell()
+    assert agent.spent.tokens == before
+
+
+async def test_a_file_that_cannot_be_read_is_noticed_once(project):
+    """However often the agent is told something."""
+    (project / "AGENTS.md").symlink_to("nothing")
+    async with AgentSession() as agent:
+        await agent.start(ScriptedModel())
+        agent.tell("one")
+        agent.tell("two")
+        assert len(agent.notices) == 1
+
+
+async def test_an_agent_that_is_not_told_of_the_project_does_not_know_where_it_is(project):
+    (project / "AGENTS.md").write_text("the project's words")
+    model = ScriptedModel("one")
+    async with AgentSession(system_prompt="You are a poet.", tells_of_project=False, tools=[]) as agent:
+        await agent.start(model)
+        await say(agent, "hello")
+    assert model.requests[0].system.startswith("You are a poet.\n\nToday is ")
+    assert str(project) not in model.requests[0].system
+
+
+# --- where nothing can be done ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["", "hello"])

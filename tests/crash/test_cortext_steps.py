@@ -28,8 +28,8 @@ from tests.cortext_files import check_complete, folder_of, golden, put, state_of
 from tests.crash.killing import ALL_KILLS, KILLS, Child, Report, alone, die
 from tests.pi_files import in_memory
 
-EVERY = 1 if KILLS >= ALL_KILLS else 3
-"""Of the calls: every third by default, all of them with `make crash`."""
+EVERY = 1 if KILLS >= ALL_KILLS else 6
+"""Of the calls: every sixth by default, all of them with `make crash`."""
 CALLS = [
     *("open", "write", "pwrite", "fdatasync", "fsync", "ftruncate"),
     *("rename", "replace", "link", "unlink", "mkdir", "rmdir"),

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,11 @@ HALF = b'data: {"choices":[{"index":0,"delta":{"content":"half an ans"}}]}\n\n'
 
 
 class Pi:
-    def __init__(self, home: Path, project: Path) -> None:
-        self.home, self.project = home, project
+    def __init__(
+        self, home: Path, project: Path, command: Sequence[str] = (sys.executable, "-m", "perdure")
+    ) -> None:
+        """`command` may start another program, which asks the same models."""
+        self.home, self.project, self.command = home, project, command
         self.sessions = SessionManager()
 
     def use(self, server, **settings) -> None:
@@ -56,12 +60,12 @@ class Pi:
     def __call__(self, *words: str, stdin: str | bytes | None = None, **options):
         given = stdin.encode() if isinstance(stdin, str) else stdin
         fed = {"stdin": subprocess.DEVNULL} if given is None else {"input": given}
-        command = [sys.executable, "-m", "perdure", *words]
+        command = [*self.command, *words]
         return subprocess.run(command, cwd=self.project, capture_output=True, timeout=60, **fed, **options)
 
     @contextmanager
     def started(self, *words: str):
-        command = [sys.executable, "-m", "perdure", *words]
+        command = [*self.command, *words]
         pipe = subprocess.PIPE
         with subprocess.Popen(
             command, cwd=self.project, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe

@@ -10,17 +10,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 
 class Piped:
-    def __init__(self, *words: str, cwd: Path) -> None:
+    def __init__(
+        self, *words: str, cwd: Path, command: Sequence[str] = (sys.executable, "-m", "perdure")
+    ) -> None:
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "perdure", *words], cwd=cwd, stdin=pipe, stdout=pipe, stderr=pipe
-        )
+        self.process = subprocess.Popen([*command, *words], cwd=cwd, stdin=pipe, stdout=pipe, stderr=pipe)
         self._out, self._err = bytearray(), bytearray()
         streams = ((self.process.stdout, self._out), (self.process.stderr, self._err))
         self._readers = [threading.Thread(target=_drain, args=each) for each in streams]

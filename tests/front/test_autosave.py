@@ -142,7 +142,7 @@ def expected(outcomes: Sequence[Outcome], touches: Sequence[float], until: float
         due = inf if once and outcome is True else due + EVERY
 
 
-outcome = st.sampled_from([True, True, False, FULL, OSError(5, "I/O error"), ValueError("a bug")])
+outcome = st.sampled_from([True, True, False, None, FULL, OSError(5, "I/O error"), ValueError("a bug")])
 
 
 @given(
@@ -160,7 +160,7 @@ def test_the_law_of_when_and_what_is_told(outcomes, touches, once):
     assert work.times == expected(outcomes, touches, 100, once)
     changes, is_failing = [], False
     for result in work.results:
-        if result is not False and isinstance(result, Exception) != is_failing:
+        if result is not None and isinstance(result, Exception) != is_failing:
             is_failing = not is_failing
             changes.append("failed," if is_failing else "works")
     assert [text.split()[1] for text in told] == changes
@@ -185,7 +185,7 @@ def test_the_law_of_when_and_what_is_told(outcomes, touches, once):
 def test_sib_15_a_failure_is_told_once_and_tried_again_and_so_is_its_end(error, reason):
     """Of any kind, and in characters that a terminal may be sent."""
     told: list[str] = []
-    outcomes = [(0, error), (0, error), (0, False), (0, error), (0, True)]
+    outcomes = [(0, error), (0, error), (0, None), (0, error), (0, True)]
     assert ran(outcomes, until=75, told=told.append).times == [10, 20, 30, 40, 50, 60, 70]
     assert told == [f"Auto-save failed, and is tried again later: {reason}", "Auto-save works again."]
 
@@ -193,6 +193,13 @@ def test_sib_15_a_failure_is_told_once_and_tried_again_and_so_is_its_end(error, 
 def test_two_outages_are_told_of_twice():
     told: list[str] = []
     ran([(0, FULL), (0, True), (0, True), (0, FULL), (0, True)], told=told.append)
+    assert [text.split()[1] for text in told] == ["failed,", "works", "failed,", "works"]
+
+
+def test_sib_15_an_outage_that_somebody_else_ended_is_over():
+    """All was saved by hand: there is nothing left to save, and the next outage is told of."""
+    told: list[str] = []
+    ran([(0, FULL), (0, False), (0, False), (0, FULL), (0, True)], told=told.append)
     assert [text.split()[1] for text in told] == ["failed,", "works", "failed,", "works"]
 
 

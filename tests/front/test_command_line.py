@@ -161,8 +161,8 @@ def test_plain_calls_are_read_without_argparse():
     [
         (["ls", "--lmit", "3"], "unknown option '--lmit': did you mean --limit?"),
         (["ls", "--hlp"], "unknown option '--hlp': did you mean --help?"),
-        (["ls", "--limit", "x"], "--limit: 'x' is not a number that is 0 or more"),
-        (["ls", "--limit", "-1"], "--limit: '-1' is not a number that is 0 or more"),
+        (["ls", "--limit", "x"], "--limit: 'x' is not a whole number that is 0 or more"),
+        (["ls", "--limit", "-1"], "--limit: '-1' is not a whole number that is 0 or more"),
         (["ls", "--program", "soler"], "did you mean soleur?"),
         (["ls", "--program", "x"], "--program: 'x' is none of pi, aurora, soleur, sibyl, cortext"),
         (["ls", "--limit"], "--limit: expected one argument"),

@@ -82,6 +82,29 @@ def test_commands_options_and_choices_are_offered(words, offered):
     assert texts(*words) == offered
 
 
+@pytest.mark.usefixtures("sessions")
+@pytest.mark.parametrize(
+    ("program", "words", "offered"),
+    [
+        ("soleur", ["s"], ["spar", "sessions"]),
+        ("soleur", ["load", ""], ["both33", "ccc444"]),
+        ("soleur", ["-s", "c"], ["ccc444"]),
+        ("soleur", ["spar", "--"], ["--session", "--fresh", "--model", "--help"]),
+        ("soleur", ["decisions", "--"], ["--project", "--json", "--help"]),
+        ("soleur", ["--fresh", ""], []),
+        ("sibyl", ["--s"], ["--session-id"]),
+        ("sibyl", ["--session-id", ""], ["session-20260131-090500-847291"]),
+        ("sibyl", ["--v"], ["--version"]),
+        ("sibyl", [""], []),
+    ],
+)
+def test_the_other_programs_are_completed_from_their_own_tables(program, words, offered):
+    """With the ids of their own sessions."""
+    make("sibyl", "session-20260131-090500-847291")
+    found = candidates(words[:-1], words[-1], TOP, program)
+    assert sorted(each.text for each in found) == sorted(offered)
+
+
 def test_mcp_servers_are_offered_by_their_names(home):
     """Those that no shell reads anything into."""
     (home / ".pi" / "agent").mkdir(parents=True)
@@ -215,7 +238,7 @@ class Shell:
         (command, *arguments), setup = SHELLS[name]
         bin = home / "bin"
         bin.mkdir(exist_ok=True)
-        for program in ("pi", "perdure"):
+        for program in ("pi", "perdure", "soleur", "sibyl"):
             if not (bin / program).exists():
                 (bin / program).symlink_to(BIN / program)
         path = f"{bin}:/usr/local/bin:/usr/bin:/bin"
@@ -289,6 +312,8 @@ def test_a_shell_completes_at_tab(shell, home):
         ("true; pi sessions doc", "true; pi sessions doctor "),
         ("bin/pi sessions sea", "bin/pi sessions search "),
         ("pi sessions search naïve --ro", "pi sessions search naïve --role "),
+        ("soleur load cc", "soleur load ccc444 "),
+        ("bin/sibyl --auto", "bin/sibyl --auto-save-interval "),
     ]:
         shell.types(f"{KILL_LINE}{typed}\t")
         shell.sees(f"$ {completed}")

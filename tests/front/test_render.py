@@ -354,7 +354,7 @@ def test_any_value_in_any_member_is_read(value):
             assert render.turn(entry).speaker
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(entries=sessions())
 def test_no_session_raises_and_nothing_said_is_missing(entries):
     """Every text of every message is in one of the turns."""

@@ -88,7 +88,7 @@ async def drawn_screen(rows: int = 24, facts: Sequence[str] = ("a model",)) -> A
         terminal = Vt100_Output(paper, lambda: Size(rows, COLUMNS), enable_cpr=False)
         face = Screen(
             Output(stdout=Paper(), stderr=Paper()),
-            prompt="> ",
+            prompt=lambda: "> ",
             history=InMemoryHistory(),
             completer=DummyCompleter(),
             input=keys,
@@ -130,7 +130,7 @@ def test_a_delta_costs_at_most_four_times_its_bytes_and_one_block(name, monkeypa
     is space for all of it."""
     monkeypatch.setattr(screen, "_PACE", 0)
     monkeypatch.setattr(foot, "_PATIENCE", 0)
-    size = max(10, len(SHAPES[name]) // 20)
+    size = max(10, len(SHAPES[name]) // 10)
     deltas = [SHAPES[name][at : at + size] for at in range(0, len(SHAPES[name]), size)]
 
     async def costs(rows: int) -> tuple[list[int], int]:

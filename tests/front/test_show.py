@@ -338,7 +338,7 @@ class Terminal(io.StringIO):
         return True
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(text=messages, columns=st.sampled_from([20, 40, 100]))
 @example(text=DEEP, columns=20)
 @example(text=DEEP, columns=100)

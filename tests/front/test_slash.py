@@ -427,7 +427,7 @@ never read
     assert any(
         "/fails failed: ~/.pi/agent/extensions/words.py:12: RuntimeError: no luck" in line for line in lines
     )
-    assert any("no command /reveiw: did you mean review?" in line for line in lines)
+    assert any("no command /reveiw: did you mean /review?" in line for line in lines)
     listed = dict(re.findall(r"^/(\S+).*? {2,}(.+)$", out, re.M))
     assert {*COMMANDS, "clock", "review", "skill:release", "compact", "name"} <= {*listed}
     assert listed["clock"] == "the time, for nobody but you"

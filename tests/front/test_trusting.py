@@ -109,8 +109,9 @@ def test_g_10_what_is_decided_is_not_asked_again(is_trusted, answer, offering):
     assert offering.ask(answer) == (is_trusted, "")
 
 
-def test_g_10_a_yes_is_asked_for_once_with_all_that_it_allows(offering):
+def test_g_10_a_yes_is_asked_for_once_with_all_that_it_allows(offering, monkeypatch):
     """And is kept."""
+    monkeypatch.setenv("COLUMNS", "200")  # for the folder's name, which is long
     answered = offering.ask("y\n")
     assert answered.is_trusted
     assert answered.told == (
@@ -123,12 +124,23 @@ def test_g_10_a_yes_is_asked_for_once_with_all_that_it_allows(offering):
         "  settings: values in place of yours\n"
         "    theme: dark\n"
         "That is 2 extensions, 1 MCP server, settings.\n"
-        "A yes holds for this folder and everything below it, also for what comes to be\n"
-        "there later.\n"
+        "A yes holds for this folder and everything below it, also for what comes to be there later.\n"
         f"Trust {offering.folder}? [y/N] Trusted; `perdure trust --revoke` changes that.\n"
     )
     assert offering.decision is True
     assert offering.ask("n\n") == (True, "")
+
+
+def test_g_10_what_is_asked_is_folded_between_words(place):
+    """However long the folder's name is: its own words are whole, and so is what can be answered."""
+    for length in range(1, 90):
+        deep = Place(place.folder / ("x" * length), place._patch)
+        deep.write(".pi/extensions/a.py")
+        *said, question = deep.ask("n\n").told.splitlines()
+        assert all(width(line) <= 80 for line in said)
+        assert "[y/N] Not trusted;" in question
+        for whole in ("brings", "more", "than", "text.", "Trust"):
+            assert any(whole in line.split(" ") for line in [*said, question])
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", "perhaps\nno\n"])

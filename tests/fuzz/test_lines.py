@@ -14,7 +14,7 @@ import pytest
 from tests.pi_files import HEADER, STAMP, chain
 
 ROOT = Path(__file__).parents[2]
-LINES = int(os.environ.get("PERDURE_FUZZ_LINES") or 200_000)
+LINES = int(os.environ.get("PERDURE_FUZZ_LINES") or 50_000)
 PARTS = 4
 MOST_MEGABYTES = 200
 

@@ -155,7 +155,7 @@ def test_g_5_what_is_wrong_is_one_sentence_on_stderr_and_the_conversation_goes_o
     pi.use(wire_server)
     wrong = {
         "/nope": "no command /nope",
-        "/expnad": "did you mean expand?",
+        "/expnad": "did you mean /expand?",
         "/resume zzz": "Session not found: zzz",
         "/export nowhere/x.md": "nowhere/x.md: there is no folder",
         "/export .": "is a folder",
@@ -292,7 +292,8 @@ def test_g_7_a_session_in_which_nothing_was_said_leaves_no_file_and_no_such_line
     done = pi(stdin=quiet)
     assert (done.returncode, files(home)) == (0, before)
     assert b"Resume" not in done.stdout
-    done = pi("--fork", "aaaa", stdin="/session\n/tree\n/new\n/resume aaaa\n/fork\n/session\n/quit\n")
+    said_nothing = "/session\n/tree\n/new\n/resume aaaa\n/fork\n/session\n/exit\nnot said\n"
+    done = pi("--fork", "aaaa", "-n", "named", "-m", "offline", stdin=said_nothing)
     assert (done.returncode, files(home)) == (0, before)
     assert b"--session" not in done.stdout
     assert wire_server.requests == []

@@ -1,16 +1,23 @@
-"""sibyl, from outside: the scenarios SIB-01 to SIB-08, SIB-12 and SIB-18, through its Python names."""
+"""sibyl, from outside: scenarios SIB-01 to SIB-08, SIB-12, SIB-16 and SIB-18, through its Python names."""
 
+import fcntl
 import json
 import os
 import re
+import subprocess
+import sys
 import threading
+import time
 import warnings
+from collections import Counter
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from perdure import SessionEntry
+from perdure import Session, SessionEntry
 from perdure.errors import UsageError
+from perdure.programs import sibyl
 from perdure.programs.sibyl import (
     generate_session_id,
     list_sessions,
@@ -24,8 +31,10 @@ from perdure.programs.sibyl import (
     tool_call_to_sexp,
 )
 from perdure.session import doctor, sexp
-from perdure.session.entry import ToolCall
-from perdure.session.stores import open_store
+from perdure.session.entry import Custom, ToolCall
+from perdure.session.stores import open_store, sibyl_index
+from perdure.session.stores.sibyl_document import COMMANDS
+from perdure.session.stores.sibyl_sexp import SibylStore
 from perdure.testing import assistant_entry, tool_call_entry, tool_result_entry, user_entry
 from perdure.testing.durable import needs_fork, process
 from tests.sibyl_files import GOLDEN, put, read_form
@@ -319,6 +328,52 @@ def test_sib_08_a_broken_session_is_listed_with_its_problem(tmp_path):
     assert "session.lisp line 1" in str(problems["session-A"])
 
 
+def test_sib_08_a_hundred_broken_sessions_of_a_thousand_hide_no_other(tmp_path, monkeypatch):
+    """900 are listed, and 100 with what is wrong with them. A second listing reads none of them again."""
+    save_session(ID, conversation(), directory=tmp_path)
+    sound = file_of(tmp_path).read_bytes()
+    file_of(tmp_path).unlink()
+    file_of(tmp_path).parent.rmdir()
+    damages = [
+        b"",
+        sound[:40],
+        sound[: len(sound) // 2],
+        sound[:-3],
+        sound.replace(b"README", b"\xff\xfe"),
+        sound.replace(b'"README.md"', b"#.(run)"),
+        b'{"id": 1}',
+        b"(:session-index)",
+        bytes(512),
+        sound + sound,
+    ]
+    broken = set()
+    for number in range(1000):
+        path = file_of(tmp_path, f"session-{number:04d}")
+        path.parent.mkdir()
+        data = sound.replace(ID.encode(), path.parent.name.encode())
+        if number % 10 == 3:
+            data = damages[number // 10 % len(damages)]
+            broken.add(path.parent.name)
+        path.write_bytes(data)
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    reads: Counter[str] = Counter()
+    bytes_of = SibylStore.bytes_of
+
+    def counted(self, ref):
+        reads[ref.id] += 1
+        return bytes_of(self, ref)
+
+    monkeypatch.setattr(SibylStore, "bytes_of", counted)
+    rows = list_sessions(directory=tmp_path)
+    assert len(rows) == 1000
+    assert {row["id"] for row in rows if "problem" in row} == broken
+    assert all("session.lisp line " in row["problem"] for row in rows if "problem" in row)
+    assert {row["message_count"] for row in rows if "problem" not in row} == {4}
+    assert set(reads.values()) == {1}
+    assert list_sessions(directory=tmp_path) == rows
+    assert reads.total() == 1000
+
+
 def test_sib_08_without_sessions_the_list_is_empty(tmp_path):
     """Whether there is a folder for them or not."""
     assert list_sessions(directory=tmp_path) == []
@@ -373,6 +428,88 @@ def test_sib_12_a_message_that_was_changed_is_another_one(tmp_path):
     form = sexp.dumps(message_to_sexp(second)).replace('"two"', '"two, or three"')
     save_session(ID, [first, sexp_to_message(sexp.loads(form))], directory=tmp_path)
     assert texts(load_session(ID, directory=tmp_path)) == ["one", "two", "two, or three"]
+
+
+def test_sib_16_the_command_count_goes_on_with_each_prompt(home):
+    """Once the program has said where it stands, what anybody saves is counted."""
+    with Session.create(open_store("sibyl")) as session:
+        session.append(Custom(COMMANDS, {"count": 5}))
+    talk = conversation()
+    save_session(session.id, talk)
+    save_session(session.id, [*talk, assistant_entry("One."), user_entry("Thanks.")])
+    assert ":command-count 7\n" in file_of(home / ".sibyl" / "sessions", session.id).read_text()
+    assert texts(load_session(session.id))[4:] == ["One.", "Thanks."]
+
+
+def test_sib_18_importing_it_loads_none_of_it():
+    """What a name needs is imported when the name is used."""
+    script = "import sys; before = set(sys.modules); import perdure.programs.sibyl as sibyl; "
+    script += "print(sorted(set(sys.modules) - before)); sibyl.nothing"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "['perdure', 'perdure.programs', 'perdure.programs.sibyl']"
+    assert "has no attribute 'nothing'" in done.stderr
+
+
+def test_sib_18_sib_19_the_names_are_the_documents_and_no_others():
+    """None to delete, rename, search, tag or export anything."""
+    assert sibyl.__all__ == [
+        "generate_session_id",
+        "list_sessions",
+        "load_session",
+        "message_to_sexp",
+        "save_session",
+        "session_to_sexp",
+        "sexp_to_message",
+        "sexp_to_session",
+        "sexp_to_tool_call",
+        "start_auto_save_timer",
+        "start_repl",
+        "stop_auto_save_timer",
+        "tool_call_to_sexp",
+    ]
+    public = {name: getattr(sibyl, name) for name in dir(sibyl) if not name.startswith("_")}
+    modules = {name for name, value in public.items() if isinstance(value, ModuleType)}
+    assert sorted(public.keys() - modules - {"TYPE_CHECKING"}) == sibyl.__all__
+    assert all(callable(public[name]) for name in sibyl.__all__)
+
+
+def test_sib_18_each_id_of_the_list_is_one_to_save_and_to_load(tmp_path):
+    """Also that of a folder which somebody called as they like; what is said next stands behind it."""
+    save_session(ID, conversation()[:1], directory=tmp_path)
+    file_of(tmp_path).parent.rename(tmp_path / "my talk's")
+    save_session("session-A", conversation()[:1], directory=tmp_path)
+    ids = [row["id"] for row in list_sessions(directory=tmp_path)]
+    assert ids == ["session-A", "my talk's"]
+    for id in ids:
+        save_session(id, [user_entry("and now?")], directory=tmp_path)
+        assert texts(load_session(id, directory=tmp_path)) == ["list the files", "and now?"]
+    assert sorted(path.name for path in tmp_path.glob("*/")) == ["locks", "my talk's", "session-A"]
+
+
+def test_sib_18_a_save_of_nothing_makes_no_file(tmp_path):
+    """Nor a folder, a lock or an index."""
+    save_session(ID, [], directory=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sib_06_a_process_that_never_lets_go_of_the_index_delays_one_save_and_not_each(tmp_path, monkeypatch):
+    """What is saved meanwhile is in a list all the same, and in the index with the next save after it."""
+    monkeypatch.setattr(sibyl_index, "_WAIT", 0.5)
+    store = SibylStore(str(tmp_path))
+    (tmp_path / "locks").mkdir()
+    with Session.create(store) as session, (tmp_path / "locks" / "index~.lock").open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        begun = time.monotonic()
+        took: list[float] = []
+        for number in range(3):
+            session.append(user_entry(f"{number}"))
+            took.append(time.monotonic() - begun - sum(took))
+        assert took[0] >= 0.5 > took[1] + took[2]
+        assert [row.message_count for row in store.listing()] == [3]
+        assert ":message-count 0 " in (tmp_path / "sessions" / "index.lisp").read_text()
+        fcntl.flock(held, fcntl.LOCK_UN)
+        session.append(user_entry("3"))
+    assert ":message-count 4 " in (tmp_path / "sessions" / "index.lisp").read_text()
 
 
 def test_sib_18_a_session_of_another_program_is_loaded_and_saved_to(tmp_path):

@@ -29,7 +29,7 @@ from tests.catalog_scan import Answer, Scan, answer, full_scan, is_about, scan, 
 from tests.catalog_sessions import HOUR, PROJECTS, WORDS, Sessions, numbers, overwrite, remove
 
 ROOT = Path(__file__).parents[2]
-DEFAULT_EXAMPLES = 100
+DEFAULT_EXAMPLES = 30
 scopes = st.sampled_from(["", *PROJECTS])
 
 
@@ -229,7 +229,7 @@ def test_a_listing_is_what_a_full_scan_says_at_any_moment():
         run_state_machine_as_test(
             Listings,
             settings=settings(
-                max_examples=1000 if is_long else 30,
+                max_examples=1000 if is_long else 12,
                 stateful_step_count=30,
                 phases=list(Phase) if is_long else [Phase.reuse, Phase.generate],
                 suppress_health_check=list(HealthCheck),

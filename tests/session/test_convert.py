@@ -48,7 +48,7 @@ def there_and_back(first: str, second: str, entries: Sequence[Entry]) -> tuple[l
 
 
 def corpus() -> list[Entry]:
-    """Every kind, and hostile text and values in every place that holds any; but none of 30 MB."""
+    """Every kind, and hostile text and values in every place that holds any; but none of 17 MB."""
     found = [make() for make in KINDS.values()]
     for name, text in HOSTILE_TEXT.items():
         if "MB" not in name:

@@ -88,7 +88,7 @@ def test_a_fork_shares_its_prefix(store, entries):
 
 
 def original_context(session: Session, at: str | None):
-    return context.build(tree.path(session.entries, at or session.head))
+    return context.build(tree.path(session.entries, at or session._ends.tip))
 
 
 @on_disk
@@ -98,7 +98,7 @@ def test_a_context_read_from_the_end_is_that_of_the_whole_path(store, entries):
     ref = store.create(Header(ids.new_id(), "2026-01-31T09:05:00.000Z"), entries)
     with Session.open(store, ref) as session:
         found, live = session.context(), session.live()
-        assert found == context.build(session.path())
+        assert found == original_context(session, None)
         assert found.messages == context.build(live).messages
         assert session.context() == found  # now that all is in memory
         assert [entry.id for entry in session.live()] == [entry.id for entry in live]

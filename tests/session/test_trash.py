@@ -807,7 +807,7 @@ def trashes(draw: st.DrawFn) -> tuple[list[Kept], datetime]:
     return draw(st.lists(dated, max_size=6)), now
 
 
-@settings(max_examples=max(300, settings.default.max_examples if settings.default else 0))
+@settings(max_examples=max(100, settings.default.max_examples if settings.default else 0))
 @given(trashes())
 def test_r17_exactly_what_says_it_is_older_than_thirty_days_is_deleted_for_good(case):
     """Whatever the clock, the stamps and the times of the files; the rest is there, and can be restored."""

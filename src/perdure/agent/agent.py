@@ -18,6 +18,7 @@ from msgspec import Struct, structs
 from perdure.agent import compaction, loop, retrying
 from perdure.agent.aside import settled
 from perdure.agent.compaction import CompactionStrategy
+from perdure.agent.draft import Draft
 from perdure.agent.events import (
     AgentEnd,
     AgentEvent,
@@ -33,7 +34,7 @@ from perdure.agent.events import (
 )
 from perdure.agent.hooks import Event
 from perdure.agent.loop import Bench
-from perdure.agent.memory import Memory, Spent
+from perdure.agent.memory import Alongside, Change, Memory
 from perdure.agent.models import LanguageModel, Model, Request
 from perdure.agent.queue import Queue
 from perdure.agent.settings import Retry
@@ -47,8 +48,8 @@ from perdure.session.entry import (
     Assistant,
     BashExecution,
     Content,
+    CustomMessage,
     ModelChange,
-    SessionInfo,
     ThinkingLevelChange,
     ToolResult,
     User,
@@ -63,6 +64,8 @@ _LEAST = 1024
 """Tokens that an answer is given in any case: whether they fit, the provider says."""
 _FAR = 1000
 """Entries that are read back in ten milliseconds."""
+OPENING = "perdure.opening"
+"""What an agent that speaks first is asked to say: a program's words, and never its user's."""
 
 
 class Voice(Struct, frozen=True):
@@ -72,8 +75,10 @@ class Voice(Struct, frozen=True):
     thinking: str = "off"
 
 
-Equip = Callable[[], Awaitable[tuple[str, Bench]]]
-"""The system prompt and the tools, when all of them are there."""
+Equipped = tuple[Callable[[], str], Bench]
+"""What tells the system prompt, and the tools."""
+Equip = Callable[[], Awaitable[Equipped]]
+"""The same, when all tools are there."""
 
 
 class Agent:
@@ -88,6 +93,7 @@ class Agent:
         summariser: LanguageModel | None = None,
         retry: Retry,
         equip: Equip | None = None,
+        alongside: Alongside | None = None,
     ) -> None:
         """`summariser` is the model that condenses the conversation, if it is not the one that talks; `equip`
         waits for tools that are still on their way, before the model is first asked."""
@@ -95,11 +101,11 @@ class Agent:
         self._bench = bench
         self._system = system
         self._equip = equip
-        self._equipping: asyncio.Future[tuple[str, Bench]] | None = None
+        self._equipping: asyncio.Future[Equipped] | None = None
         self._strategy = strategy
         self._summariser = summariser
         self._specs = [tool.spec for tool in bench.tools.values()]
-        self._memory = Memory(session, self._beside())
+        self._memory = Memory(session, self._beside(), alongside)
         self._work = Work()
         self._switch = self._work.switch
         self._waiting = partial(retrying.waiting, retry=retry, switch=self._switch)
@@ -119,6 +125,15 @@ class Agent:
         """What the model is told before the conversation."""
         return self._system
 
+    def instruct(self, system: str) -> None:
+        """Another system prompt, from the next request on."""
+        self._system = system
+        self._memory.weigh(self._beside())
+
+    @property
+    def memory(self) -> Memory:
+        return self._memory
+
     @property
     def voice(self) -> Voice:
         return self._voice
@@ -126,10 +141,6 @@ class Agent:
     @property
     def is_busy(self) -> bool:
         return self._work.is_under_way
-
-    @property
-    def spent(self) -> Spent:
-        return self._memory.spent(self._voice.model.model.context_window)
 
     @property
     def given_up(self) -> list[str]:
@@ -146,7 +157,7 @@ class Agent:
         if voice.thinking != before.thinking:
             self.note_change(ThinkingLevelChange(voice.thinking))
 
-    def note_change(self, change: ModelChange | ThinkingLevelChange | SessionInfo) -> None:
+    def note_change(self, change: Change) -> None:
         """Recorded with the next message: a session in which nothing is said stays empty."""
         self._memory.note(change)
 
@@ -167,11 +178,11 @@ class Agent:
         system, bench = await asyncio.shield(self._begin_to_equip(self._equip))  # several may wait for it
         if self._equip is not None:
             self._equip = None
-            self._system, self._bench = system, bench
+            self._bench = bench
             self._specs = [tool.spec for tool in bench.tools.values()]
-            self._memory.weigh(self._beside())
+            self.instruct(system())
 
-    def _begin_to_equip(self, equip: Equip) -> asyncio.Future[tuple[str, Bench]]:
+    def _begin_to_equip(self, equip: Equip) -> asyncio.Future[Equipped]:
         if self._equipping is None:
             self._equipping = asyncio.ensure_future(equip())
         return self._equipping
@@ -179,10 +190,6 @@ class Agent:
     @property
     def is_waiting_for_tools(self) -> bool:
         return self._equip is not None and self._equipping is not None
-
-    async def recall(self) -> None:
-        """Read now what a model will be sent of the session, and count it."""
-        await self._memory.sent()
 
     def abort(self) -> None:
         """End the running turn, or command; what arrived is kept, marked as aborted. What was queued is given
@@ -203,7 +210,12 @@ class Agent:
         A model that fails is told by the last message. What raises is `NotSaved` and the like: what was said
         could not be recorded.
         """
-        return self._watch(partial(self._answering, content))
+        return self._watch(partial(self._answering, User(content, clock_milliseconds())))
+
+    def speak_first(self, prompt: str) -> AsyncGenerator[AgentEvent, None]:
+        """The agent opens the conversation, as it is asked to by a program. The events are those of `send`,
+        but for the prompt: it is recorded, and nobody's message."""
+        return self._watch(partial(self._answering, CustomMessage(OPENING, prompt, display=False)))
 
     def compact(self, instructions: str = "") -> AsyncGenerator[AgentEvent, None]:
         """Condense the conversation now. Raises ModelError if the summary cannot be made, and PerdureError if
@@ -235,6 +247,14 @@ class Agent:
         await self._work.begin()
         try:
             self.note_what_differs(await self._memory.move(entry_id))
+        finally:
+            self._work.end()
+
+    async def reset(self) -> None:
+        """A conversation from scratch, with the same model: nothing that was said so far is sent any more."""
+        await self._work.begin()
+        try:
+            self.note_what_differs(await self._memory.reset())
         finally:
             self._work.end()
 
@@ -294,10 +314,12 @@ class Agent:
     async def _told(self, event: Event) -> Event:
         return await self._bench.hooks.told(event, self._switch)
 
-    async def _answering(self, content: Content) -> AsyncGenerator[AgentEvent, None]:
-        said = [User(content, clock_milliseconds())]
+    async def _answering(self, first: User | CustomMessage) -> AsyncGenerator[AgentEvent, None]:
+        said = [first] if isinstance(first, User) else []
+        yield TurnStart()
+        if isinstance(first, CustomMessage) and not await self._is_said(first):
+            await self._memory.record(first)
         while True:
-            yield TurnStart()
             for message in said:
                 id = await self._memory.keep(message)
                 self._queue.said()
@@ -315,6 +337,13 @@ class Agent:
             if not queued and not end.tool_results:
                 return
             said = [User(text, clock_milliseconds()) for text in queued]
+            yield TurnStart()
+
+    async def _is_said(self, message: CustomMessage) -> bool:
+        """Whether it is among what is sent already: an answer to it may have failed."""
+        return any(
+            each.type == "custom_message" and each.body == message for each in await self._memory.live()
+        )
 
     async def _persistent_turn(self) -> AsyncGenerator[AgentEvent, None]:
         """A turn, tried again where that may help. However it ends, an answer is kept that says how."""
@@ -381,16 +410,7 @@ class Agent:
 
     async def _without_a_word(self, reason: str, why: str) -> list[AgentEvent]:
         """An answer of which nothing came is kept, too: it says why."""
-        model = self._voice.model.model
-        message = Assistant(
-            [],
-            model.api,
-            model.provider,
-            model.id,
-            stop_reason=reason,
-            error_message=why,
-            timestamp=clock_milliseconds(),
-        )
+        message = Draft(self._voice.model.model, clock_milliseconds()).broken_off(reason, why)
         id = await self._memory.keep(message)
         return [MessageStart(message), MessageEnd(message, id)]
 

@@ -13,7 +13,7 @@ import inspect
 import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 from msgspec import UNSET, Struct
@@ -263,19 +263,37 @@ async def _call_tools(
                 yield event
     except _LEFT:
         await _end(running)
-        for message in _results(calls, running)[left:]:
-            await keep(message)
+        await _keep_all(_results(calls, running)[left:], keep)
         raise
     except Stopped:
         await _end(running)
-        for one in running[left:]:
-            message = one.message()
-            id = await keep(message)
+        kept = await _keep_all([one.message() for one in running[left:]], keep)
+        for one, (message, id) in zip(running[left:], kept, strict=True):
             for event in _ended(one, message, id):
                 yield event
         raise
+    except PerdureError:  # one was refused: the others have been run, too
+        await _end(running)
+        with suppress(PerdureError):
+            await _keep_all(_results(calls, running)[left + 1 :], keep)
+        raise
     finally:
         await _end(running)
+
+
+async def _keep_all(messages: Sequence[ToolResult], keep: Keep) -> list[tuple[ToolResult, str]]:
+    """Each with its id. What is refused is told when all of them were brought: who keeps them may have them
+    written later."""
+    kept: list[tuple[ToolResult, str]] = []
+    refused: PerdureError | None = None
+    for message in messages:
+        try:
+            kept.append((message, await keep(message)))
+        except PerdureError as error:
+            refused = refused or error
+    if refused is not None:
+        raise refused
+    return kept
 
 
 def _results(calls: Sequence[ToolCall], running: Sequence[_Running]) -> list[ToolResult]:

@@ -39,21 +39,24 @@ def build(
     append: Sequence[str] = (),
     extensions: Sequence[str] = (),
     agent_dir: str = "",
+    tells_of_project: bool = True,
     notice: Notice = lambda _: None,
 ) -> str:
-    """`custom` stands in for who it is and how it works; files, day and directory are told all the same.
+    """`custom` stands in for who it is and how it works; files, day and directory are told all the same,
+    unless it `tells_of_project` no more than the day.
 
     Behind the project's files come the prompts of `extensions`, those of the settings (`prompts`), and what
     the command line adds (`append`).
     """
-    files = project_files(cwd, home, agent_dir, notice)
+    files = project_files(cwd, home, agent_dir, notice) if tells_of_project else []
+    place = f"\nYour working directory is {_shown(cwd)}" if tells_of_project else ""
     parts = [
         custom if custom is not None else _own_words(tools),
         _instructions(files),
         *extensions,
         *prompts,
         *append,
-        f"Today is {date.isoformat()}.\nYour working directory is {_shown(cwd)}",
+        f"Today is {date.isoformat()}.{place}",
     ]
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 

@@ -17,11 +17,12 @@ import os
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Self
 
 from perdure import config
 from perdure.agent import environment, places, prompt
-from perdure.agent.agent import Agent, Voice
+from perdure.agent.agent import Agent, Equipped, Voice
 from perdure.agent.aside import in_thread, settled, when_free
 from perdure.agent.compaction import CompactionStrategy, SummaryCompaction
 from perdure.agent.equipment import Equipment
@@ -29,7 +30,7 @@ from perdure.agent.events import AgentEvent
 from perdure.agent.extensions import Command, CommandContext, Register
 from perdure.agent.hooks import in_words
 from perdure.agent.loop import Bench
-from perdure.agent.memory import Spent
+from perdure.agent.memory import Alongside, Spent
 from perdure.agent.models import OFFLINE, THINKING_LEVELS, LanguageModel, Model
 from perdure.agent.models.connections import Connections
 from perdure.agent.models.registry import ModelRegistry
@@ -39,7 +40,7 @@ from perdure.agent.tools import AgentToolResult, Tool
 from perdure.agent.trust import Trust
 from perdure.errors import ModelError, PerdureError, UsageError
 from perdure.session.context import Chosen
-from perdure.session.entry import BashExecution, Content, SessionInfo
+from perdure.session.entry import BashExecution, Body, Content, SessionInfo
 from perdure.session.session import Session
 
 _COMMAND = re.compile(r"/(\S+)(?:\s+(.*))?", re.DOTALL)
@@ -56,14 +57,18 @@ class AgentSession:
         compaction: CompactionStrategy | None = None,
         system_prompt: str | None = None,
         append_system_prompt: Sequence[str] = (),
+        tells_of_project: bool = True,
         extensions: Iterable[Register] | None = None,
         trusted: bool | None = None,
+        alongside: Alongside | None = None,
     ) -> None:
         """Without a `sessions_dir`, sessions are kept with pi's. What `settings` do not say is read from pi's
         and, if it is `trusted`, from those of `cwd`: whether it is, the user has decided, unless you say so.
         `tools` are those of your own and names of those there are: built in, of extensions, of MCP servers;
         without it, all of them. `extensions` are functions that register what they add, in place of those
-        that are installed."""
+        that are installed. The system prompt `tells_of_project` or not: its instructions, its
+        directory, and what settings and extensions add for work in it.
+        What `alongside` makes of a whole answer is on disk together with it, or neither is."""
         self._cwd = os.path.abspath(os.path.expanduser(cwd)) if cwd is not None else config.here()
         self._sessions_dir = sessions_dir
         self.notices: list[str] = []
@@ -84,6 +89,8 @@ class AgentSession:
         self._compaction = compaction or strategy_of(self._settings)
         self._system_prompt = system_prompt
         self._append_system_prompt = append_system_prompt
+        self._tells_of_project = tells_of_project
+        self._alongside = alongside
         self._models = ModelRegistry(self._settings, extensions=self._equipment.providers)
         self._resolver = ModelResolver(self._models)
         self._connections = Connections(self._equipment.providers)
@@ -140,6 +147,7 @@ class AgentSession:
                 summariser=summariser,
                 retry=self._settings.retry,
                 equip=self._equipped if self._equipment.has_servers else None,
+                alongside=self._alongside,
             )
             self._agent.note_what_differs(chosen)
         except BaseException:
@@ -151,6 +159,18 @@ class AgentSession:
         """Say something, and watch what comes of it; see `perdure.agent.events` for the order of events. What
         is a command to `typed` is text here."""
         return self.agent.send(text)
+
+    def speak_first(self, prompt: str) -> AsyncGenerator[AgentEvent, None]:
+        """The agent opens the conversation: it is asked to by `prompt`, which is recorded, but is never a
+        message of the user's. The events are those of `send_message`, without one for the prompt."""
+        return self.agent.speak_first(prompt)
+
+    def tell(self, *texts: str) -> None:
+        """In place of what `append_system_prompt` said: the system prompt ends with these, before the day. At
+        any time, also before the start and in a turn: the next request has it."""
+        self._append_system_prompt = texts
+        if self._agent is not None:
+            self._agent.instruct(self._system(self._agent.bench.tools))
 
     @property
     def commands(self) -> Mapping[str, Command]:
@@ -198,10 +218,11 @@ class AgentSession:
 
     async def rename(self, name: str) -> None:
         """Give the session a name: at once, or with its first message."""
+        self.session.refuse_if_nameless()
         if self.session.is_empty:
             self.agent.note_change(SessionInfo(name))
         else:
-            await in_thread(self.session.append, SessionInfo(name))
+            await self.record(SessionInfo(name))
 
     async def label(self, entry_id: str, text: str | None) -> None:
         """Name an entry of the session; None takes the name away."""
@@ -211,6 +232,26 @@ class AgentSession:
         """Go on from an earlier entry, None being before the first, with the model in use. Nothing is written
         before something is said there. Refused while something is under way."""
         await self.agent.move(entry_id)
+
+    async def reset(self) -> None:
+        """A conversation from scratch in the same session, with the model in use: what was said stays, and is
+        not sent any more. On disk when this returns; refused while something is under way."""
+        await self.agent.reset()
+
+    async def record(self, *bodies: Body) -> None:
+        """Entries of a program's own, on disk when this returns, behind all that came before them. Also while
+        a turn is under way. If the disk refuses them, they are not kept here either."""
+        await self.agent.memory.record(*bodies)
+
+    async def save(self) -> bool:
+        """Write what is not on disk: what arrived when that refused it, and settings that changed. Whether
+        something was written; an empty session stays empty."""
+        return await self.agent.memory.save()
+
+    @property
+    def has_unsaved(self) -> bool:
+        """Whether something arrived that the disk refused. `save` writes it; `close` does not."""
+        return self._agent is not None and self._agent.memory.has_unsaved
 
     async def run_command(
         self, command: str, *, is_sent: bool = True, watch: Callable[[AgentToolResult], None] = lambda _: None
@@ -223,7 +264,7 @@ class AgentSession:
 
     async def recall(self) -> None:
         """Read the session now, as the first message would: `spent` knows its tokens then."""
-        await self.agent.recall()
+        await self.agent.memory.sent()
 
     def abort(self) -> None:
         """End the running turn, or command. What arrived is kept."""
@@ -276,7 +317,7 @@ class AgentSession:
     @property
     def spent(self) -> Spent:
         """Tokens and dollars, for whoever shows them; it costs nothing to ask."""
-        return self.agent.spent
+        return self.agent.memory.spent(self.model.context_window)
 
     async def close(self) -> None:
         """End what is under way, keep what arrived, and let go of the session and of connections."""
@@ -372,11 +413,11 @@ class AgentSession:
                 other = self._resolver.resolve(default_model)
                 if other.reference != model.reference:
                     stays = f"This session goes on with {model.reference}, as it was held"
-                    self.notices.append(f"{stays}; name {other.reference} (-m, /model) to change that")
+                    self.notices.append(f"{stays}; -m {other.reference} changes that")
 
-    async def _equipped(self) -> tuple[str, Bench]:
+    async def _equipped(self) -> Equipped:
         tools = await self._equipment.all_tools()
-        return self._system(tools), self._bench(tools)
+        return partial(self._system, tools), self._bench(tools)
 
     def _bench(self, tools: Mapping[str, Tool]) -> Bench:
         return Bench(tools, self._cwd, self._environment(), self._equipment.hooks)
@@ -388,12 +429,18 @@ class AgentSession:
             date=datetime.date.today(),
             home=os.path.expanduser("~"),
             custom=self._system_prompt,
-            extensions=self._equipment.prompts(tools),
-            prompts=self._settings.prompts,
+            extensions=self._equipment.prompts(tools) if self._tells_of_project else (),
+            prompts=self._settings.prompts if self._tells_of_project else (),
             append=self._append_system_prompt,
             agent_dir=pi_home(),
-            notice=self.notices.append,
+            tells_of_project=self._tells_of_project,
+            notice=self._notice_once,
         )
+
+    def _notice_once(self, notice: str) -> None:
+        """The system prompt may be made many times."""
+        if notice not in self.notices:
+            self.notices.append(notice)
 
     def _environment(self) -> dict[str, str]:
         return environment.for_children(

@@ -39,6 +39,8 @@ async def run(
 
     async def kept(*, is_cancelled: bool) -> BashExecution:
         record = _record(command, last, is_sent=is_sent, is_cancelled=is_cancelled)
+        if last is not None:
+            watch(last.result())  # whether it can be kept or not, somebody has seen it
         await keep(record)
         return record
 

@@ -1,4 +1,4 @@
-"""How long ago something was, in the words of a listing."""
+"""When something was, or how long ago, in the words of a listing."""
 
 from __future__ import annotations
 
@@ -20,6 +20,16 @@ def ago(then: float | None, now: float | None = None) -> str:
             count = f"{int(abs(age) // length)} {unit}"
             return f"{count} ago" if age > 0 else f"in {count}"
     return "just now"
+
+
+def when(then: float | None) -> str:
+    """`2026-01-31 09:05`, by the clock of who looks; nothing if it is not known. In seconds since 1970."""
+    from datetime import datetime
+
+    try:
+        return datetime.fromtimestamp(then).strftime("%Y-%m-%d %H:%M") if then else ""
+    except (OverflowError, OSError, ValueError):
+        return ""
 
 
 def seconds(timestamp: str) -> float | None:

@@ -30,9 +30,9 @@ class Clock:
 class Timer:
     """`work` is done, in a thread of its own, whenever so many seconds have gone by; zero or less mean never.
 
-    It says whether it did something. An empty conversation is not saved and one in which a turn runs is not
-    paused: that is neither a success nor a failure, and comes round again. With `once`, what is done is done
-    until there is a `touch`.
+    It says whether it did something, and None if it could not be tried: an empty conversation is not saved
+    and one in which a turn runs is not paused. That is neither a success nor a failure, and comes round
+    again. With `once`, what is done is done until there is a `touch`.
 
     `told` gets whole sentences that begin with `name`, in the timer's thread.
     """
@@ -40,7 +40,7 @@ class Timer:
     def __init__(
         self,
         seconds: float,
-        work: Callable[[], bool],
+        work: Callable[[], bool | None],
         *,
         name: str,
         told: Callable[[str], object],
@@ -106,10 +106,10 @@ class Timer:
                 self._is_failing = True
                 self._tell(f"failed, and is tried again later: {_reason(error)}")
             return False
-        if is_done and self._is_failing:
+        if is_done is not None and self._is_failing:
             self._is_failing = False
             self._tell("works again.")
-        return is_done
+        return bool(is_done)
 
     def _tell(self, what: str) -> None:
         try:

@@ -227,7 +227,7 @@ def _value(argument: Argument, text: str) -> Any:
     """What a word says; ValueError, with the sentence, if it is none this argument can have."""
     if argument.kind == "number":
         if not (text.isascii() and text.isdigit() and len(text) < 10):
-            raise ValueError(f"{quoted(text)} is not a number that is 0 or more")
+            raise ValueError(f"{quoted(text)} is not a whole number that is 0 or more")
         return int(text)
     if argument.choices and text not in argument.choices:
         near = did_you_mean(text, argument.choices)

@@ -2,6 +2,7 @@
 
     perdure complete bash LINE BREAKS     the line up to the cursor, and the characters bash breaks words at
     perdure complete zsh|fish WORD...     the words behind the program's name, the last up to the cursor
+    perdure complete zsh:soleur WORD...   the same for another program
 
 Each line of the answer is a candidate, for zsh and fish with a tab and what it means; `:files` asks the shell
 for the names of files. The scripts always call `perdure`, in the folder of the `pi` that was typed if it was
@@ -19,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import SimpleNamespace
 
+from perdure import registry
 from perdure.front.command_line import END_OF_OPTIONS
 from perdure.front.commands import ALONE, SESSIONS, TALK, Argument, Command
 from perdure.front.output import Output
@@ -26,6 +28,11 @@ from perdure.front.output import Output
 _FILES = ":files"
 _HELP_OPTION = {"--help": "show what there is"}
 _HARMLESS = re.compile(r"[\w.][\w.:/@+-]*")
+_OTHERS = {
+    "sibyl": ("perdure.programs.sibyl.commands:COMMANDS", ""),
+    "soleur": ("perdure.programs.soleur.commands:COMMANDS", "spar"),
+}
+"""Programs with tables of their own."""
 
 
 class Candidate(namedtuple("Candidate", "text meaning", defaults=("",))):
@@ -44,13 +51,13 @@ def completion(options: SimpleNamespace, out: Output) -> int:
 def complete(arguments: Sequence[str], commands: Mapping[str, str], out: Output) -> int:
     """`pi complete SHELL …`: what could stand where the cursor is, in a program that has these commands."""
     try:
-        shell, *words = arguments
+        (shell, _, program), *words = arguments[0].partition(":"), *arguments[1:]
         is_quoted, breaks = False, ""
         if shell == "bash":
             line, breaks = words
-            words, is_quoted = _split(line)
+            program, words, is_quoted = _split(line)
         *before, current = words
-        found = candidates(before, current, commands)
+        found = candidates(before, current, commands, program)
     except Exception:
         return 0  # see above
     # bash replaces only what is behind the last of these characters
@@ -62,9 +69,14 @@ def complete(arguments: Sequence[str], commands: Mapping[str, str], out: Output)
     return 0
 
 
-def candidates(before: Sequence[str], current: str, commands: Mapping[str, str]) -> list[Candidate]:
-    """What could stand in place of `current`, behind the words before it."""
+def candidates(
+    before: Sequence[str], current: str, commands: Mapping[str, str], program: str = "pi"
+) -> list[Candidate]:
+    """What could stand in place of `current`, behind the words before it. The commands are pi's; those of the
+    other programs are in their tables."""
     match before:
+        case _ if program in _OTHERS:
+            found = _of_other(*_OTHERS[program], before, current)
         case []:
             version = _listed({"--version": "show the version"})
             is_option = current.startswith("-")
@@ -81,6 +93,16 @@ def candidates(before: Sequence[str], current: str, commands: Mapping[str, str])
         case _:
             found = _of_command(TALK, before, current)
     return [each for each in found if each.text.startswith(current) or each.text == _FILES]
+
+
+def _of_other(table: str, usual: str, before: Sequence[str], current: str) -> Iterator[Candidate]:
+    """`usual` is the command that is meant where none is named."""
+    commands: Mapping[str, Command] = registry.load(table)
+    if before and before[0] in commands:
+        return _of_command(commands[before[0]], before[1:], current)
+    named = {name: command.summary for name, command in commands.items() if name and not before}
+    version = {} if before or not current.startswith("-") else {"--version": "show the version"}
+    return chain(_listed(named | version), _of_command(commands[usual], before, current))
 
 
 def _of_command(command: Command, before: Sequence[str], current: str) -> Iterator[Candidate]:
@@ -113,7 +135,13 @@ def _of_command(command: Command, before: Sequence[str], current: str) -> Iterat
 
 
 def _values(argument: Argument, current: str) -> Iterator[Candidate]:
-    match argument.completes:
+    kind, _, program = argument.completes.partition(":")
+    match kind:
+        case "id" if program:
+            from perdure.session.reference import listed
+
+            refs = (ref for home, ref in listed() if home.program == program)
+            yield from (Candidate(ref.id) for ref in refs if _HARMLESS.fullmatch(ref.id))
         case "id":
             from perdure.session.reference import listed
 
@@ -154,18 +182,18 @@ def _listed(meanings: Mapping[str, str]) -> Iterator[Candidate]:
     return (Candidate(text, meaning) for text, meaning in meanings.items())
 
 
-def _split(line: str) -> tuple[list[str], bool]:
-    """The words of a line behind its first, the last as far as it was typed, and whether in quotes."""
+def _split(line: str) -> tuple[str, list[str], bool]:
+    """The program, the words behind it, the last as far as it was typed, and whether in quotes."""
     import shlex
 
     end = "\0"  # so that a word that was not begun is one, too
     for quote in ("", '"', "'"):
         try:
-            _, *words, current = shlex.split(line + end + quote)
+            program, *words, current = shlex.split(line + end + quote)
         except ValueError:
             continue
-        return [*words, current.removesuffix(end)], bool(quote)
-    return [], False
+        return program.rpartition("/")[2], [*words, current.removesuffix(end)], bool(quote)
+    return "", [], False
 
 
 _SCRIPTS = {
@@ -183,16 +211,16 @@ _perdure_complete() {
         esac
     done <<< "$("$program" complete bash "${COMP_LINE:0:COMP_POINT}" "$COMP_WORDBREAKS" 2>/dev/null)"
 }
-complete -F _perdure_complete pi perdure
+complete -F _perdure_complete pi perdure soleur sibyl
 """,
     "zsh": r"""
-#compdef pi perdure
+#compdef pi perdure soleur sibyl
 _perdure_complete() {
     local program=perdure candidate
     local -a found
     [[ $words[1] == */* ]] && program=${~words[1]:h}/perdure
     local -a typed=("${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}")
-    for candidate in "${(@f)$("$program" complete zsh "${typed[@]}" 2>/dev/null)}"; do
+    for candidate in "${(@f)$("$program" complete "zsh:${words[1]:t}" "${typed[@]}" 2>/dev/null)}"; do
         case $candidate in
             '') ;;
             :files) _files ;;
@@ -205,7 +233,7 @@ if (( $+compstate )); then  # from a file in $fpath
     _perdure_complete "$@"
 else
     (( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i }
-    compdef _perdure_complete pi perdure
+    compdef _perdure_complete pi perdure soleur sibyl
 fi
 """,
     "fish": r"""
@@ -215,7 +243,7 @@ function __perdure_complete
     set -l program perdure
     string match -q '*/*' -- $words[1]; and set program (dirname -- $words[1])/perdure
     command -q $program; or return
-    for candidate in ($program complete fish $words[2..-1] "$current" 2>/dev/null)
+    for candidate in ($program complete fish:(basename -- $words[1]) $words[2..-1] "$current" 2>/dev/null)
         if test "$candidate" = :files
             __fish_complete_path $current
         else
@@ -223,7 +251,8 @@ function __perdure_complete
         end
     end
 end
-complete -c pi -f -a '(__perdure_complete)'
-complete -c perdure -f -a '(__perdure_complete)'
+for name in pi perdure soleur sibyl
+    complete -c $name -f -a '(__perdure_complete)'
+end
 """,
 }

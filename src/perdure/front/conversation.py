@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from perdure.agent.aside import in_thread
-from perdure.agent.events import QueueUpdate
+from perdure.agent.events import AgentEvent, MessageEnd, QueueUpdate
 from perdure.agent.models.resolver import wanted
 from perdure.agent.session import AgentSession
 from perdure.agent.tools import AgentToolResult
-from perdure.errors import PerdureError, UsageError
+from perdure.errors import Conflict, NotSaved, PerdureError, UsageError
 from perdure.front import asking, recalling, starting
 from perdure.front.face import Face, Running
 from perdure.front.narration import Narrator, end_of, words
 from perdure.front.opening import Meant
 from perdure.front.output import Styled
 from perdure.front.visible import one_line
-from perdure.session.entry import SessionInfo
+from perdure.session.entry import Assistant, Body, SessionInfo, User
 from perdure.session.session import Session
+
+if TYPE_CHECKING:
+    from perdure.front.profile import Profile
+
+
+_LOST = "what is shown above and not saved is lost; all that was saved before it is there"
+_ALL_SAID = "all that was said is saved"
 
 
 class Conversation:
@@ -31,6 +39,7 @@ class Conversation:
         agent: AgentSession,
         face: Face,
         cwd: str,
+        profile: Profile,
         queue_changed: Callable[[], None],
     ) -> None:
         self.meant = meant
@@ -40,30 +49,38 @@ class Conversation:
         self.is_ready = False
         self.is_said = False
         """Whether something was said in it since it was opened."""
+        self.has_refused = False
+        """Whether something was not taken, because it could not be saved."""
         self.is_turn = False
         """Whether what is typed now can still be said in the turn that runs."""
         self.steering: Sequence[str] = ()
         self.follow_ups: Sequence[str] = ()
-        self._face = face
+        self.face = face
+        self._profile = profile
         self._queue_changed = queue_changed
         self._servers: asyncio.Future[None] | None = None
         self._noticed = 0
+        self._saving = asyncio.Lock()
+        """A timer saves, too: not what is being closed."""
 
     async def start(self, *, model: str, thinking: str = "", name: str = "") -> None:
+        await self._profile.prepare(self)
         await self.agent.start(
             model or None,
             session=self.session,
             is_new=self.meant.is_new,
-            default_model=wanted(None),
+            default_model=wanted(None, self._profile.default_model),
             thinking=thinking or None,
         )
-        if name and (self.meant.is_new or self.session.is_empty):
-            self.agent.agent.note_change(SessionInfo(name))  # with the first message
-        elif name:
+        if name:
             try:
-                await self.agent.rename(name)
+                if self.meant.is_new:
+                    self.session.refuse_if_nameless()
+                    self.agent.agent.note_change(SessionInfo(name))  # with the first message
+                else:
+                    await self.agent.rename(name)
             except PerdureError as error:
-                self._face.failed(error)
+                self.face.failed(error)
         self.is_ready = True
         if self.agent.servers:  # while its user types
             self._servers = asyncio.ensure_future(self._equip())
@@ -85,47 +102,149 @@ class Conversation:
 
     async def say(self, text: str) -> None:
         """A message, or a command of the agent's, to the end of what comes of it."""
-        narrator = Narrator(self._face, self.agent.model.reference)
-        self._face.doing("Sending")
+        with self._turn() as narrator:
+            try:
+                said: str | None = text
+                if self._profile.takes_agents_commands:
+                    said = await self.agent.typed(text, lambda shown: self.face.line(shown))
+                if said is not None:
+                    await self._send(text, said, narrator)
+            except PerdureError as error:
+                if not narrator.is_said:
+                    self.has_refused |= isinstance(error, NotSaved | Conflict)
+                    if not text.startswith("/"):
+                        self.face.edit(text)
+                raise
+
+    async def be_opened(self, prompt: str) -> None:
+        """By whom its user talks with, who is told this."""
+        with self._turn() as narrator:
+            await self._watch(self.agent.speak_first(prompt), narrator)
+
+    @contextmanager
+    def _turn(self) -> Iterator[Narrator]:
+        narrator = Narrator(self.face, self.agent.model.reference)
+        self.face.doing("Sending")
         self.is_turn = True
         with self._noting_what_is_said():
             try:
-                said = await self.agent.typed(text, lambda shown: self._face.line(shown))
-                if said is not None:
-                    await self._watch(text, said, narrator)
-            except PerdureError:
-                if not narrator.is_said and not text.startswith("/"):
-                    self._face.edit(text)
-                raise
+                yield narrator
             finally:
                 self.is_turn = False
                 self.steering = self.follow_ups = ()
                 self._queue_changed()
                 narrator.end()
                 if narrator.is_begun and (given_up := "\n".join(map(words, self.agent.given_up))):
-                    self._face.edit(given_up)
+                    self.face.edit(given_up)
 
-    async def _watch(self, text: str, said: str, narrator: Narrator) -> None:
+    async def _send(self, text: str, said: str, narrator: Narrator) -> None:
         """Only what its user typed names files: a command's words may be somebody else's."""
         notes: list[str] = []
         asked = await in_thread(asking.typed, text, self.cwd, notes.append)
         content = asked.content(said)
         starting.refuse_far_too_much(content, self.agent.model)
-        async with aclosing(self.agent.send_message(content)) as events:
+        await self._profile.saying(self)
+        await self._watch(self.agent.send_message(content), narrator, notes)
+
+    async def _watch(
+        self, turn: AsyncGenerator[AgentEvent, None], narrator: Narrator, notes: Sequence[str] = ()
+    ) -> None:
+        """`notes` are about what is said first."""
+        left = [*notes]
+        is_begun = False
+        async with aclosing(turn) as events:
             async for event in events:
+                if isinstance(event, MessageEnd) and isinstance(event.message, User):
+                    if is_begun:  # it was queued
+                        self._profile.entered(self)
+                    is_begun = True
                 if isinstance(event, QueueUpdate):
                     self.steering, self.follow_ups = event.steering, event.follow_up
                     self._queue_changed()
                 narrator.see(event)
-                while notes and narrator.is_said:
-                    self._face.note(Styled(f"  {one_line(notes.pop(0))}", "dim"))
+                while left and narrator.is_said:
+                    self.face.note(Styled(f"  {one_line(left.pop(0))}", "dim"))
+                if isinstance(event, MessageEnd) and isinstance(event.message, Assistant):
+                    await self._profile.answered(self)
                 self.show_notices()
+
+    async def record(self, *bodies: Body) -> None:
+        """What a program keeps beside what is said."""
+        try:
+            await self.agent.record(*bodies)
+        except (NotSaved, Conflict):
+            self.has_refused = True
+            raise
+        self.is_said = True
+
+    async def save(self) -> bool:
+        """All that arrived and is not on disk yet. Whether there was something. What others wrote meanwhile
+        is no reason to lose it."""
+        async with self._saving:
+            try:
+                return await self._save()
+            except Conflict as error:
+                if self.agent.is_busy or error.is_displaced:
+                    raise
+                error.hint = "what is there is read first, and then it is tried again"
+                self.face.failed(error)
+                await self.take_in_what_others_wrote()
+                return await self._save()
+
+    async def _save(self) -> bool:
+        before = self.session.head
+        try:
+            return self.is_ready and await self._profile.save(self)
+        finally:
+            self.is_said |= self.session.head != before
+
+    async def save_for_the_last_time(self) -> PerdureError | None:
+        """What keeps it from being saved, if something does."""
+        try:
+            await self._profile.end(self)
+            await self.save()
+            await self._look()
+        except PerdureError as error:
+            is_displaced = isinstance(error, Conflict) and error.is_displaced
+            if is_displaced:
+                with suppress(PerdureError):
+                    await self.save()  # what waits, behind what is there now
+            if self.agent.has_unsaved:
+                error.hint = _LOST
+            elif is_displaced:
+                error.hint = ""
+            elif not self.has_refused and await self._is_whole():
+                error.hint = _ALL_SAID
+            return error
+        return None
+
+    async def _look(self) -> None:
+        """Whether what was saved is there, whatever others did to the file: what was deleted is put back, and
+        where that cannot be, it is raised."""
+        if self.is_ready and self.meant.is_kept and (self.is_said or not self.session.is_empty):
+            async with self._saving:
+                head = self.session.head
+                try:
+                    await in_thread(self.session.append)
+                except Conflict as error:
+                    if error.is_displaced:
+                        raise
+                    await in_thread(self.session.reload)
+                    if not await in_thread(lambda: any(each.id == head for each in self.session.entries)):
+                        raise
+
+    async def _is_whole(self) -> bool:
+        with suppress(PerdureError):
+            await self._look()
+            return True
+        return False
 
     async def take_in_what_others_wrote(self) -> None:
         """So that what is said next stands behind it."""
         await in_thread(self.session.reload)
+        await self._profile.prepare(self)
         await self.agent.move(self.session.head)
-        self._face.note(Styled("What others wrote is read now; what is said next comes after it.", "yellow"))
+        self.face.note(Styled("What others wrote is read now; what is said next comes after it.", "yellow"))
 
     def queue(self, text: str, *, is_later: bool) -> bool:
         """Whether the turn that runs will say it. Files are said in a message of their own: they are read,
@@ -150,18 +269,26 @@ class Conversation:
         if not command:
             raise UsageError("There is no command behind the !", "as in !make test")
         begun = time.monotonic()
-        self._face.line(Styled(f"{'!' if is_sent else '!!'} {one_line(command)}", "yellow"))
-        self._face.doing("Running it")
+        self.face.line(Styled(f"{'!' if is_sent else '!!'} {one_line(command)}", "yellow"))
+        self.face.doing("Running it")
+
+        last: AgentToolResult | None = None
 
         def watch(result: AgentToolResult) -> None:
-            self._face.running([Running(command, begun, end_of(result))])
+            nonlocal last
+            last = result
+            self.face.running([Running(command, begun, end_of(result))])
 
         with self._noting_what_is_said():
             try:
                 ran = await self.agent.run_command(command, is_sent=is_sent, watch=watch)
+            except PerdureError:
+                if last is not None:  # it ran, and what it printed is not saved yet
+                    self.face.line(last.text)
+                raise
             finally:
-                self._face.running([])
-        recalling.show_command(ran, self._face)
+                self.face.running([])
+        recalling.show_command(ran, self.face)
 
     @contextmanager
     def _noting_what_is_said(self) -> Iterator[None]:
@@ -177,11 +304,12 @@ class Conversation:
         new = self.agent.notices[self._noticed :]
         self._noticed += len(new)
         for notice in new:
-            self._face.note(Styled(one_line(notice), "yellow"))
+            self.face.note(Styled(one_line(notice), "yellow"))
 
     async def close(self) -> None:
         """What arrived is kept; a new session in which nothing was said is removed."""
-        self.is_ready = False
+        async with self._saving:
+            self.is_ready = False
         if self._servers is not None:
             self._servers.cancel()
         try:

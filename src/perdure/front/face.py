@@ -4,6 +4,7 @@ than this, and says the same to both."""
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -30,7 +31,10 @@ class Interrupted(PerdureError):
 
 def directly(work: Callable[[], T]) -> T:
     """Something that reads and writes lines itself. The event loop, which has the signals otherwise, does not
-    run meanwhile: so they end it, `Interrupted`, and what is to be tidied up is tidied up."""
+    run meanwhile: so they end it, `Interrupted`, and what is to be tidied up is tidied up. Other threads than
+    the main one have none."""
+    if threading.current_thread() is not threading.main_thread():
+        return work()
 
     def stop(number: int, frame: object) -> None:
         raise Interrupted(number)

@@ -103,6 +103,7 @@ class _Run:
         )
         self._say_what_is_unexpected(meant)
         if self._options.name:
+            session.refuse_if_nameless()
             self._agent.agent.note_change(SessionInfo(self._options.name))
         said = await self._typed(asked, session)
         if said is None:

@@ -83,18 +83,20 @@ def find_session(options: SimpleNamespace, out: Output, cwd: str) -> Meant:
     return new(cwd, is_kept=not options.no_session)
 
 
-def _new(store: Store, id: str, cwd: str) -> Meant:
+def made(store: Store, cwd: str = "", id: str = "") -> Meant:
+    """A session there, in which nothing was said yet."""
     header = Header(id, ids.stamp(ids.now()), cwd)
+    header = header._replace(id=id or store.new_id(header))
     return Meant(store, store.create(header), header, is_new=True)
 
 
 def new(cwd: str, *, is_kept: bool = True) -> Meant:
     """A session of that project, in which nothing was said yet."""
     if is_kept:
-        return _new(open_store("pi", cwd=cwd), ids.new_id(), cwd)
+        return made(open_store("pi", cwd=cwd), cwd)
     from perdure.session.stores.memory import MemoryStore
 
-    return _new(MemoryStore(), ids.new_id(), cwd)
+    return made(MemoryStore(), cwd)
 
 
 def at(path: str) -> Meant:
@@ -188,7 +190,7 @@ def _of_id(id: str, cwd: str) -> Meant:
         for _, ref in reference.listed([home]):
             if ref.id == id:
                 return kept(store, ref)
-        return _new(store, id, cwd)
+        return made(store, cwd, id)
 
 
 def _forked(text: str, at: str | None, cwd: str) -> Meant:

@@ -15,7 +15,7 @@ import time
 from collections import namedtuple
 
 from perdure import config
-from perdure.front.visible import escape, fit, one_line, respelled, visible, width
+from perdure.front.visible import escape, fit, folded, one_line, respelled, visible, width
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
@@ -181,20 +181,39 @@ class Output:
         """Whether somebody is there to read a question and to type an answer."""
         return self.is_watched and _is_terminal(self._stdin)
 
-    def ask(self, question: str) -> bool | None:
-        """Whether the answer is yes; Enter is no, None is no answer. What is neither is asked again."""
+    def ask(self, question: str, *, in_conversation: bool = False) -> bool | None:
+        """Whether the answer is yes; Enter is no, None is no answer. What is neither is asked again. What is
+        asked in a conversation is part of it, and of what is piped in; there Enter is yes."""
+        if in_conversation:
+            asked, columns = f"{question} [Y/n]", self.columns if self.is_terminal else 0
+        else:
+            asked, columns = f"{question} [y/N]", self.note_columns if self.is_watched else 0
+        text = "\n".join(folded(asked, columns and columns - 1)) + " "
         while True:
-            self._tell(f"{visible(question)} [y/N] ")
-            answer = self._answer()
-            if not answer.endswith("\n") or not _is_terminal(self._stdin):
-                self._tell("\n")  # nobody typed one that can be seen
+            if in_conversation:
+                try:
+                    self.prompt(text)
+                    line = self.read_line()
+                except BaseException:  # a signal, of which a line of its own tells
+                    self._tell("\n" if self.has_echo else "")
+                    raise
+                answer = "" if line is None else f"{line}\n"
+                if line is None or not self.has_echo:
+                    self.line("")
+            else:
+                self._tell(text)
+                answer = self._answer()
+                if not answer.endswith("\n") or not _is_terminal(self._stdin):
+                    self._tell("\n")  # nobody typed one that can be seen
             match answer.strip().lower():
                 case _ if not answer:
                     return None
                 case "y" | "yes":
                     return True
-                case "" | "n" | "no":
+                case "n" | "no":
                     return False
+                case "":
+                    return in_conversation
 
     def progress(self, what: str) -> Progress:
         """How far some work is, shown on stderr if that is a terminal and the work takes its time."""
@@ -240,8 +259,8 @@ class Output:
         return self.is_terminal and _is_terminal(self._stdin)
 
     def read_line(self) -> str | None:
-        """The next line of stdin without its end; None if there is no more. Read by its descriptor: a thread
-        that waits in Python's own buffer would not let the process end."""
+        """The next line of stdin without its end; None if there is no more, or if it cannot be read. Read by
+        its descriptor: a thread that waits in Python's own buffer would not let the process end."""
         at = 0
         while (end := self._unread.find(b"\n", at)) < 0:
             at = len(self._unread)
@@ -260,11 +279,11 @@ class Output:
     def _answer(self) -> str:
         try:
             return self._stdin.readline() if self._stdin is not None else ""
-        except KeyboardInterrupt:
-            self._tell("\n")
-            raise
         except (OSError, ValueError):
             return ""  # what cannot be read is no yes
+        except BaseException:  # a signal, of which a line of its own tells
+            self._tell("\n")
+            raise
 
     def _is_longer_than_the_screen(self, text: str) -> bool:
         assert self._stdout is not None

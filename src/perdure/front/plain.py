@@ -23,7 +23,7 @@ class Plain:
     has_colour = False
     columns = 0
 
-    def __init__(self, out: Output, *, prompt: str) -> None:
+    def __init__(self, out: Output, *, prompt: Callable[[], str]) -> None:
         self._out = out
         self._prompt = prompt
         self._line = ""
@@ -89,7 +89,7 @@ class Plain:
 
     async def talk(self, shell: Shell) -> None:
         while not self._is_over:
-            self._out.prompt(self._prompt)
+            self._out.prompt(self._prompt())
             line = await self._next()
             if line is None or not self._out.has_echo:
                 self._out.line("")  # nobody typed a line's end that can be seen

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from perdure.config import as_typed
 from perdure.front.ages import seconds
-from perdure.session import summary, tree
+from perdure.session import context, summary, tree
 from perdure.session.entry import (
     Assistant,
     BashExecution,
@@ -131,8 +131,8 @@ def turns(path: Iterable[Entry], labels: Mapping[str, str] = NO_LABELS) -> list[
     for entry in path:
         body = entry.body
         match body:
-            case Label():
-                continue  # shown where it hangs
+            case Label() | Custom(custom_type="perdure.filed" | "perdure.commands"):
+                continue  # shown where it hangs; or a note of a program's to itself
             case Message(message=ToolResult() as result) if result.tool_call_id in waiting:
                 parts, at, call = waiting.pop(result.tool_call_id)
                 parts[at] = call._replace(result=_result(entry, result, labels.get(entry.id, "")))
@@ -241,10 +241,8 @@ def _fact(body: Body) -> str:
             return f"model: {provider}/{model}"
         case ThinkingLevelChange(thinking_level=level):
             return f"thinking: {level}"
-        case SessionInfo(name=str(name)) if name.strip():
-            return f"name: {name}"
-        case SessionInfo():
-            return "the name was taken away"
+        case SessionInfo(name=name):
+            return f"name: {name}" if isinstance(name, str) and name.strip() else "the name was taken away"
         case Label(target_id=target, label=str(label)) if label:
             return f"label of {target}: {label}"
         case Label(target_id=target):
@@ -252,9 +250,10 @@ def _fact(body: Body) -> str:
         case ContextEdit(target_id=target, replacement=replacement):
             what = "other content" if replacement else "nothing"
             return f"from here on a model is sent {what} for {target}"
+        case Custom(custom_type=context.RESET):
+            return "from here on it is a new conversation: nothing from before is sent"
         case Custom(custom_type=kind, data=data):
-            told = _told(data)
-            return f"{kind}: {told}" if told else f"{kind}: state of a program"
+            return f"{kind}: {_told(data) or 'state of a program'}"
         case Unknown(type=kind):
             return f"{kind or 'an entry'}: a kind, or a shape of one, that this version does not know"
     return f"{type(body).__name__}: nothing to read"

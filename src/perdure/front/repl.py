@@ -1,58 +1,69 @@
-"""`pi`: a conversation, at the terminal or through pipes. Here it is decided what it is shown on."""
+"""A conversation, at the terminal or through pipes. Here it is decided what it is shown on."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
-from typing import NamedTuple
 
 from perdure import config
 from perdure.errors import UsageError
 from perdure.front import starting
 from perdure.front.face import Face
 from perdure.front.output import Output
+from perdure.front.profile import Profile
 from perdure.front.shell import Shell
-from perdure.front.slash import COMMANDS, Slash
 
 
-class Profile(NamedTuple):
-    """What makes the shell one program's."""
-
-    program: str
-    """Whose home keeps what was typed."""
-    prompt: str
-    commands: Mapping[str, Slash]
-
-
-PI = Profile("pi", "> ", COMMANDS)
-
-
-def repl(options: SimpleNamespace, out: Output, profile: Profile = PI) -> int:
+def repl(options: SimpleNamespace, out: Output) -> int:
+    """pi's."""
     starting.check_tools(options)
     if options.message and _is_fed(out):
         raise UsageError(
             "There is a message, and stdin is no terminal",
             "--print sends both as one prompt; without a message, each line of stdin is one",
         )
-    cwd = starting.in_directory(options.C)
-    return asyncio.run(_run(options, out, profile, cwd))
+    return talk(Profile(options), out, starting.in_directory(options.C))
 
 
-async def _run(options: SimpleNamespace, out: Output, profile: Profile, cwd: str) -> int:
-    shell = Shell(options, out, profile.commands, cwd)
-    shell.face = _face(shell, out, profile)
+def talk(profile: Profile, out: Output, cwd: str) -> int:
+    """Until its user leaves; returns the exit code."""
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise UsageError("A conversation cannot be held in an event loop", "give it a thread of its own")
+    with _signals_given_back():
+        return asyncio.run(_run(profile, out, cwd))
+
+
+@contextmanager
+def _signals_given_back() -> Iterator[None]:
+    """To whoever started this from a program of their own: an event loop leaves none of their handlers."""
+    names = ("SIGINT", "SIGTERM", "SIGHUP")
+    before = {number: signal.getsignal(number) for name in names if (number := getattr(signal, name, None))}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            with suppress(ValueError, TypeError):  # of another thread, or not Python's own
+                signal.signal(number, handler)
+
+
+async def _run(profile: Profile, out: Output, cwd: str) -> int:
+    shell = Shell(profile, out, cwd)
+    shell.face = _face(shell, out)
     return await shell.run()
 
 
-def _face(shell: Shell, out: Output, profile: Profile) -> Face:
+def _face(shell: Shell, out: Output) -> Face:
     if not out.has_echo or config.setting("TERM", "dumb") == "dumb":
         from perdure.front.plain import Plain
 
         out.be_plain()
-        return Plain(out, prompt=profile.prompt)
+        return Plain(out, prompt=lambda: shell.profile.prompt(shell))
     from prompt_toolkit.history import History, InMemoryHistory
 
     from perdure.front.screen import Screen
@@ -61,9 +72,9 @@ def _face(shell: Shell, out: Output, profile: Profile) -> Face:
 
     aid = Aid(lambda: shell.known, shell.values, lambda: shell.cwd)
     history: History = InMemoryHistory()
-    if not shell.options.no_session:
-        history = Remembered(os.path.join(layouts.home_of(profile.program), "shell-history"))
-    return Screen(out, prompt=profile.prompt, history=history, completer=aid)
+    if shell.profile.is_kept:
+        history = Remembered(os.path.join(layouts.home_of(shell.profile.layout), "shell-history"))
+    return Screen(out, prompt=lambda: shell.profile.prompt(shell), history=history, completer=aid)
 
 
 def _is_fed(out: Output) -> bool:

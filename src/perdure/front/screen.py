@@ -79,7 +79,7 @@ class Screen:
         self,
         out: Output,
         *,
-        prompt: str,
+        prompt: Callable[[], str],
         history: History,
         completer: Completer,
         input: Input | None = None,
@@ -129,7 +129,7 @@ class Screen:
             self.line(Styled(line, style) if style else line)
 
     def failed(self, error: PerdureError) -> None:
-        said = f"{error.message}:" if error.candidates else error.said
+        said = f"{error.message}:" if error.candidates else error.said.replace("?; ", "? ")
         self.note(Styled(one_line(said), "red"))
         for candidate in error.candidates[:20]:
             self.line(f"  {one_line(candidate)}")
@@ -318,16 +318,19 @@ class Screen:
             return
         import select
 
-        typed, file = b"", self._app.input.fileno()
+        typed, file, is_ended = b"", self._app.input.fileno(), False
         with suppress(OSError, ValueError):
-            while os.isatty(file) and select.select([file], [], [], 0)[0] and (more := os.read(file, 65536)):
-                typed += more
+            while not is_ended and os.isatty(file) and select.select([file], [], [], 0)[0]:
+                typed += (more := os.read(file, 65536))
+                is_ended = not more  # by Ctrl+D
         *lines, begun = _KEYS.sub("", typed.decode("utf-8", "replace")).split("\n")
         for line in lines:
             if line.strip():
                 self._shell.enter(line)
         if begun:
             self.edit(begun)
+        elif is_ended:
+            self._shell.leave(0)
 
     def leave(self) -> None:
         self._is_over = True
@@ -350,7 +353,7 @@ class Screen:
         text = self._buffer.document.text_before_cursor
         return text.startswith("/") or text.rpartition(" ")[2].rpartition("\n")[2].startswith("@")
 
-    def _application(self, prompt: str, input: Input, output: Terminal) -> Application[None]:
+    def _application(self, prompt: Callable[[], str], input: Input, output: Terminal) -> Application[None]:
         search = SearchToolbar()
         editor = Window(
             BufferControl(
@@ -362,7 +365,7 @@ class Screen:
             wrap_lines=True,
             dont_extend_height=True,
             height=lambda: Dimension(min=1, max=max(3, self._app.output.get_size().rows // 2)),
-            get_line_prefix=lambda line, wrapped: "" if not line and not wrapped else " " * len(prompt),
+            get_line_prefix=lambda line, wrapped: "" if not line and not wrapped else " " * len(prompt()),
         )
         foot = Window(FormattedTextControl(self._foot_text), dont_extend_height=True, always_hide_cursor=True)
         body = HSplit(
@@ -436,7 +439,7 @@ class Screen:
 
         @keys.add("c-o")
         def _(event: KeyPressEvent) -> None:
-            if self._shell is not None:
+            if self._shell is not None and "expand" in self._shell.commands:
                 self._shell.enter("/expand")
 
         @keys.add("c-x", "c-e")

@@ -8,6 +8,7 @@ word of a subclass.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -28,7 +29,6 @@ from prompt_toolkit.layout import (
     HSplit,
     Layout,
     UIContent,
-    UIControl,
     VSplit,
     Window,
 )
@@ -36,6 +36,7 @@ from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.utils import get_cwidth
 
 from perdure.front.cells import Fragments, cut, fitted, folded, padded, steady
+from perdure.front.drawn import Drawn, content
 from perdure.front.visible import one_line
 
 T = TypeVar("T")
@@ -47,7 +48,7 @@ _PROMPT = "> "
 _NARROWEST = 10  # columns of what is typed
 
 
-class Selection(Generic[T]):
+class Selection(ABC, Generic[T]):
     title = ""
     keys = ""
     """What they do, for the foot of the screen."""
@@ -73,7 +74,7 @@ class Selection(Generic[T]):
         """Rows that were drawn, by their number and their width."""
         self._line = Buffer(document=Document(one_line(query)), multiline=False)
         self._line.on_text_changed += lambda _: self.typed(self._line.text)
-        self._rows = Window(_Drawn(self._draw_rows))
+        self._rows = Window(Drawn(self._draw_rows))
         self._beside, self._below = self._halves()
         self._app: Application[T | None] = Application(
             Layout(self._screen(can_type), self._line if can_type else self._rows),
@@ -98,25 +99,25 @@ class Selection(Generic[T]):
 
     # --- what a subclass says -------------------------------------------------------------------------
 
+    @abstractmethod
     def row(self, item: T, columns: int) -> Fragments:
         """On at most so many columns."""
-        raise NotImplementedError
 
     def aside(self, item: T, columns: int, lines: int) -> Iterable[Fragments]:
         """What there is to say of it; no more lines are taken than there is space for."""
         return ()
 
+    @abstractmethod
     def count(self) -> str:
         """How many there are."""
-        raise NotImplementedError
 
+    @abstractmethod
     def nothing(self) -> str:
         """Why there are none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def typed(self, text: str) -> None:
         """This is what is typed now."""
-        raise NotImplementedError
 
     def drawn(self) -> None:
         """All that was done is on the screen."""
@@ -170,17 +171,17 @@ class Selection(Generic[T]):
 
     def _screen(self, can_type: bool) -> Container:
         typing = [
-            Window(_Drawn(lambda *_: _content([[("bold", _PROMPT)]])), width=len(_PROMPT)),
+            Window(Drawn(lambda *_: content([[("bold", _PROMPT)]])), width=len(_PROMPT)),
             Window(BufferControl(self._line), width=lambda: self._line_columns()[0]),
-            Window(_Drawn(self._draw_count), width=lambda: self._line_columns()[1]),
+            Window(Drawn(self._draw_count), width=lambda: self._line_columns()[1]),
         ]
-        title = Window(_Drawn(self._draw_title, is_measured=True), dont_extend_height=True)
+        title = Window(Drawn(self._draw_title, is_measured=True), dont_extend_height=True)
         return HSplit(
             [
                 ConditionalContainer(title, Condition(lambda: bool(self.title))),
                 ConditionalContainer(VSplit(typing, height=1), Condition(lambda: can_type)),
                 DynamicContainer(self._body),
-                Window(_Drawn(self._draw_foot, is_measured=True), dont_extend_height=True),
+                Window(Drawn(self._draw_foot, is_measured=True), dont_extend_height=True),
             ]
         )
 
@@ -190,8 +191,8 @@ class Selection(Generic[T]):
         size = self._size
         bar = [Window(width=1), Window(char="│", width=1, style="dim"), Window(width=1)]
         rows = HSplit([self._rows], width=lambda: size().columns - len(bar) - size().columns * 2 // 5)
-        beside = Window(_Drawn(self._draw_aside), width=lambda: size().columns * 2 // 5)
-        below = Window(_Drawn(self._draw_aside), height=lambda: size().rows // 3)
+        beside = Window(Drawn(self._draw_aside), width=lambda: size().columns * 2 // 5)
+        below = Window(Drawn(self._draw_aside), height=lambda: size().rows // 3)
         return (
             VSplit([rows, *bar, beside]),
             HSplit([self._rows, Window(char="─", height=1, style="dim"), below]),
@@ -207,7 +208,7 @@ class Selection(Generic[T]):
         return get_app().output.get_size()
 
     def _draw_title(self, columns: int, _: int) -> UIContent:
-        return _content(folded([("bold", one_line(self.title))], columns))
+        return content(folded([("bold", one_line(self.title))], columns))
 
     def _line_columns(self) -> tuple[int, int]:
         """Of what is typed, and of how many there are."""
@@ -217,12 +218,12 @@ class Selection(Generic[T]):
 
     def _draw_count(self, columns: int, _: int) -> UIContent:
         text = cut(one_line(self.count()), columns)
-        return _content([[("dim", " " * (columns - get_cwidth(text)) + text)]])
+        return content([[("dim", " " * (columns - get_cwidth(text)) + text)]])
 
     def _draw_rows(self, columns: int, _: int) -> UIContent:
         if not self.items:
             text = self.nothing()
-            return _content([[], *folded([("dim", one_line(text))], columns)] if text else [])
+            return content([[], *folded([("dim", one_line(text))], columns)] if text else [])
 
         def line(at: int) -> StyleAndTextTuples:
             made = self._made.get((at, columns))
@@ -238,12 +239,12 @@ class Selection(Generic[T]):
     def _draw_aside(self, columns: int, lines: int) -> UIContent:
         item = self.highlighted
         made = self.aside(item, columns, lines) if item is not None else ()
-        return _content(fitted(line, columns) for line, _ in zip(made, range(lines), strict=False))
+        return content(fitted(line, columns) for line, _ in zip(made, range(lines), strict=False))
 
     def _draw_foot(self, columns: int, _: int) -> UIContent:
         if self._told:
-            return _content(folded([("ansiyellow", self._told)], columns))
-        return _content([[("dim", cut(self.keys, columns))]])
+            return content(folded([("ansiyellow", self._told)], columns))
+        return content([[("dim", cut(self.keys, columns))]])
 
     # --- the keys -------------------------------------------------------------------------------------
 
@@ -283,26 +284,3 @@ class Selection(Generic[T]):
 
     def _go(self, at: int) -> None:
         self.at = max(0, min(at, len(self.items) - 1))
-
-
-class _Drawn(UIControl):
-    """What a function makes of the columns and lines that there are; `is_measured` is for what takes as many
-    lines as it needs."""
-
-    def __init__(self, draw: Callable[[int, int], UIContent], *, is_measured: bool = False) -> None:
-        self._draw = draw
-        self._is_measured = is_measured
-
-    def is_focusable(self) -> bool:
-        return True  # something has to be, where nothing can be typed
-
-    def preferred_height(self, width: int, max_available_height: int, *_: object) -> int | None:
-        return self._draw(width, max_available_height).line_count if self._is_measured else None
-
-    def create_content(self, width: int, height: int) -> UIContent:
-        return self._draw(width, height)
-
-
-def _content(lines: Iterable[Fragments]) -> UIContent:
-    drawn = [steady(line) for line in lines]
-    return UIContent(drawn.__getitem__, len(drawn), show_cursor=False)

@@ -13,14 +13,13 @@ import re
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from types import SimpleNamespace
 
-from perdure import __version__, config, registry
+from perdure import config, registry
 from perdure.agent.aside import in_thread
 from perdure.agent.trust import Trust
-from perdure.errors import Ambiguous, Conflict, Held, PerdureError, UsageError
+from perdure.errors import Ambiguous, Conflict, Held, NotSaved, PerdureError, UsageError
 from perdure.front import moving, opening, recalling, starting, trusting
 from perdure.front.amounts import tokens
 from perdure.front.command_line import did_you_mean
@@ -30,28 +29,26 @@ from perdure.front.narration import words
 from perdure.front.opening import Meant
 from perdure.front.output import Output, OutputLost, Styled
 from perdure.front.printed import Printed
-from perdure.front.slash import Slash
+from perdure.front.profile import Profile
 from perdure.front.visible import one_line
-from perdure.session.layouts import LAYOUTS
 from perdure.session.session import Session
 
 _AGAIN = 2.0
 """Seconds in which a second Ctrl+C leaves."""
 _STOPPED = 130
-_SHORT = 8
+_ALSO = {"exit": "quit", "q": "quit"}
+"""What fingers know from elsewhere, where it is no command of its own."""
 _COMMAND = re.compile(r"/([\w.:-]+)(?:\s+(.*))?", re.DOTALL)
 
 
 class Shell:
     face: Face
 
-    def __init__(
-        self, options: SimpleNamespace, out: Output, commands: Mapping[str, Slash], cwd: str
-    ) -> None:
-        self.options = options
+    def __init__(self, profile: Profile, out: Output, cwd: str) -> None:
+        self.profile = profile
+        self.commands = profile.commands
         self.out = out
         self.cwd = cwd
-        self.commands = commands
         self._conversation: Conversation | None = None
         self._starting: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -61,15 +58,23 @@ class Shell:
         """Typed while something was done that takes no more words."""
         self._asked_about: set[str] = set()
         """Folders whose own settings are waiting for a yes."""
+        self._has_refused = False
+        """Whether something was not taken, because it could not be saved."""
         self._is_stopped = False
         self._interrupted_at = float("-inf")
         self._code: int | None = None
+        self._left = asyncio.Event()
         self._error: Exception | None = None
 
     @property
     def conversation(self) -> Conversation:
         assert self._conversation is not None
         return self._conversation
+
+    @property
+    def is_talking(self) -> bool:
+        """Whether there is one."""
+        return self._conversation is not None
 
     # --- its life ----------------------------------------------------------------------------------------
 
@@ -84,27 +89,24 @@ class Shell:
                     raise
             finally:
                 await self._end()
+                with suppress(ValueError):  # of another thread
+                    signal.set_wakeup_fd(-1)  # all is saved, and a signal would only meet a loop half closed
         if self._error is not None:
             raise self._error
         return self._code or 0
 
     async def _begin(self) -> bool:
         """Whether there is a conversation to begin with."""
-        opening.check(self.options)
-        if self.options.resume is not None and self.face.is_drawn:
-            meant = await self.find(self.options.resume)
-        else:
-            meant = await in_thread(opening.find_session, self.options, self.out, self.cwd)
+        meant = await self.profile.begin(self)
         if meant is None:
             return False
         if self._code is not None:
             await in_thread(meant.remove_if_unused)
             return False
-        options = self.options
-        if not await self.open(meant, model=options.model, thinking=options.thinking, name=options.name):
+        if not await self.open(meant, **self.profile.wishes):
             return False
-        if first := " ".join(options.message):
-            self.enter(first)
+        if first := self.profile.first:
+            self._task = asyncio.create_task(self._work_off(lambda: first(self)))
             if not self.face.is_drawn:
                 await self.idle()
         return self._code is None
@@ -121,25 +123,30 @@ class Shell:
             await asyncio.wait(under_way)
         if self._conversation is None:
             return
-        await self.conversation.close()
+        try:
+            lost = await self.conversation.save_for_the_last_time()
+        finally:
+            await self.conversation.close()
+        has_refused = self._has_refused or self.conversation.has_refused
+        if lost is not None or (has_refused and not self.face.is_drawn):  # whose user has it in no editor
+            self._code = self._code or 1
         with suppress(OSError, OutputLost):  # of a terminal that went away
             for text in self._waiting:
                 self.face.edit(text)
             self.conversation.show_notices()
-            self._say_how_to_go_on()
-
-    def _say_how_to_go_on(self) -> None:
-        """Unless there is nothing to go on with."""
-        meant = self.conversation.meant
-        if meant.is_kept and (self.conversation.is_said or not meant.is_new):
-            command = starting.command_for(meant.ref, self.out.program)
-            self.out.line(Styled(f"Resume: {command}", "dim"))
-            self.out.flush()
+            if lost is not None:
+                self.out.failed(lost)
+            meant = self.conversation.meant
+            is_there = meant.is_kept and os.path.lexists(meant.ref.path)
+            if is_there and (self.conversation.is_said or not meant.is_new):
+                self.profile.say_how_to_go_on(self, is_saved=lost is None)
+                self.out.flush()
 
     def leave(self, code: int) -> None:
         """End it, when the turn that is under way has kept what it has."""
         if self._code is None:
             self._code = code
+        self._left.set()
         self.stop()
         self.face.leave()
 
@@ -231,9 +238,11 @@ class Shell:
         session: Session | None = None
         before = self._conversation
         try:
+            if before is not None:
+                await before.save()
             cwd = config.here()  # which says it if the directory is gone
             session = await in_thread(self._opened, meant)
-            if not meant.is_new and (other := moving.elsewhere(meant, cwd)):
+            if self.profile.asks_where and not meant.is_new and (other := moving.elsewhere(meant, cwd)):
                 where = await moving.ask(other, cwd, self.face)
                 if where is None:
                     await in_thread(session.close)
@@ -246,10 +255,10 @@ class Shell:
                     return is_open
                 if where == "go":
                     cwd = starting.in_directory(other)
-            agent = starting.agent_of(self.options, cwd, trusted=await self._is_trusted(cwd))
+            agent = self.profile.agent(meant, cwd, trusted=await self._is_trusted(cwd))
             if model:
                 await in_thread(starting.find_model, agent, model, self.out)
-            made = Conversation(meant, session, agent, self.face, cwd, self._show_queue)
+            made = Conversation(meant, session, agent, self.face, cwd, self.profile, self._show_queue)
             if before is not None:
                 await made.start(model=model, thinking=thinking, name=name)
         except BaseException:
@@ -263,10 +272,11 @@ class Shell:
             raise
         self._conversation, self.cwd = made, cwd
         if before is not None:
+            self._has_refused |= before.has_refused
             await before.close()
             if before.is_said and before.meant.is_kept:
                 left = before.session.id
-                self.face.note(Styled(f"Left {left}; /resume {left} goes back.", "dim"))
+                self.face.note(Styled(f"Left {left}; {self.profile.goes_to} {left} goes back.", "dim"))
         await self._present(model, thinking, name)
         return True
 
@@ -274,13 +284,19 @@ class Shell:
         try:
             return meant.open()
         except Held as error:
-            error.hint = f"leave it there, or go on in a copy: {self.out.program} --fork {meant.ref.id}"
+            error.hint = self.profile.when_held(self.out.program, meant.ref.id)
             raise
 
+    async def ask(self, question: str) -> bool | None:
+        """In the conversation; None if there is no answer, and where its user has left meanwhile."""
+        if self._code is not None:
+            return None
+        return await self.face.aside(lambda: self.out.ask(question, in_conversation=True))
+
     async def _is_trusted(self, cwd: str) -> bool:
-        """Asked, or told, once."""
+        """Asked, or told, once; and not of who has left."""
         decision = Trust().decision(cwd)
-        if decision is not None or cwd in self._asked_about:
+        if decision is not None or cwd in self._asked_about or self._code is not None:
             return decision is not None and decision.is_trusted
         is_trusted = await self.face.aside(lambda: trusting.ask(cwd, self.out, may_ask=True))
         self._asked_about.add(cwd)
@@ -289,13 +305,13 @@ class Shell:
     async def _present(self, model: str, thinking: str, name: str) -> None:
         """Who waits for the agent may type meanwhile."""
         conversation = self.conversation
-        if conversation.session.is_empty:
-            self.face.line(Styled(f"Perdure {__version__}. /help says what can be typed here.", "dim"))
-        else:
-            recalling.show(await in_thread(recalling.last_exchange, conversation.session), self.face)
+        self.profile.greet(self)
+        if not conversation.session.is_empty:
+            last = await in_thread(self.profile.last_exchange, conversation.session)
+            recalling.show(last, self.face)
         self._starting = asyncio.create_task(self._start(conversation, model, thinking, name))
         if not self.face.is_drawn:
-            await self._starting
+            await self._done_or_left(self._starting)
 
     async def _start(self, conversation: Conversation, model: str, thinking: str, name: str) -> None:
         """Without an agent there is nothing to be done here."""
@@ -305,11 +321,9 @@ class Shell:
             self._show_queue()  # and with it what the foot says of the agent
             conversation.show_notices()
             if not conversation.session.is_empty:
-                reference = conversation.agent.model.reference
-                said = await in_thread(recalling.restored, conversation.session, reference)
-                self.face.note(Styled(said, "dim"))
-                self._warn_of_damage(conversation)
+                await self.profile.say_what_was_restored(self, conversation)
                 await self._weigh(conversation)
+            self._warn_of_damage(conversation)
         except Exception as error:  # told at the top
             self._error = error
             self.leave(error.exit_code if isinstance(error, PerdureError) else 1)
@@ -322,7 +336,7 @@ class Shell:
 
     def _warn_of_damage(self, conversation: Conversation) -> None:
         if problems := conversation.session.problems:
-            doctor = f"{self.out.program} sessions doctor {conversation.session.id}"
+            doctor = self.profile.doctor(self.out.program, conversation.session.id)
             said = f"Damaged: {problems[0].brief}; what can be read goes on. `{doctor}` says more."
             self.face.note(Styled(one_line(said), "yellow"))
 
@@ -350,29 +364,46 @@ class Shell:
         return name in self.commands and self.commands[name].may_run_beside
 
     def _is_command(self, text: str) -> bool:
-        return text.startswith("!") or bool(self._name_of(text))
+        return self._is_command_line(text) or bool(self._name_of(text))
+
+    def _is_command_line(self, text: str) -> bool:
+        return self.profile.runs_command_lines and text.startswith("!")
 
     def _show_queue(self) -> None:
         if self._conversation is not None:
             later = [*self.conversation.follow_ups, *self._waiting]
             self.face.queued([*map(words, self.conversation.steering)], [*map(words, later)])
 
+    async def ready(self) -> None:
+        """Wait until there is an agent to talk with."""
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
+
     async def idle(self) -> None:
         """Wait until all that was typed is done."""
-        while self._task is not None:
-            await asyncio.wait([self._task])
+        while self._task is not None and self._code is None:
+            await self._done_or_left(self._task)
 
-    async def _work_off(self, text: str) -> None:
+    async def _done_or_left(self, task: asyncio.Task[None]) -> None:
+        """Who has left is not kept by it."""
+        left = asyncio.ensure_future(self._left.wait())
+        try:
+            await asyncio.wait([task, left], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            left.cancel()
+
+    async def _work_off(self, text: str | Callable[[], Awaitable[None]]) -> None:
+        """What was typed, or what the program does first, and then all that was typed meanwhile."""
         try:
             while self._code is None:
                 self._is_stopped = False
                 if self._starting is not None and not self._starting.done():
                     self.face.doing("Making the model ready")
                     await asyncio.wait([self._starting])
-                if self._is_stopped:
+                if not self._is_stopped:
+                    await (self.handle(text) if isinstance(text, str) else self._attempt(text))
+                elif isinstance(text, str):
                     self.face.edit(text)
-                else:
-                    await self.handle(text)
                 self.face.doing("")
                 if not self._waiting:
                     break
@@ -383,16 +414,22 @@ class Shell:
 
     async def handle(self, text: str) -> None:
         """One thing that was typed, to its end. What is wrong with it is told, and the talk goes on."""
+        await self._attempt(lambda: self._handle(text))
+
+    async def _attempt(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             if self._code is None:
-                await self._handle(text)
+                await work()
         except Interrupted as error:
             self.face.failed(error)
             if error.exit_code != _STOPPED:
                 self.leave(error.exit_code)
         except Conflict as error:
             self.face.failed(error)
-            await self.conversation.take_in_what_others_wrote()
+            try:
+                await self.conversation.take_in_what_others_wrote()
+            except PerdureError as further:
+                self.face.failed(further)
         except PerdureError as error:
             self.face.failed(error)
         except OSError as error:
@@ -403,30 +440,37 @@ class Shell:
             self.leave(1)
 
     async def _handle(self, text: str) -> None:
-        if text.startswith("!"):
+        self.profile.entered(self.conversation)
+        if self._is_command_line(text):
             return await self.conversation.run(text[1:])
         name = self._name_of(text)
         if name and name not in self.known:
-            near = did_you_mean(name, self.known)
+            near = did_you_mean(f"/{name.lower()}", (f"/{each}" for each in self.known))
             raise UsageError(f"There is no command /{name}{near}", "/help lists them")
         if name:
             self.face.echo(text)
         if name in self.commands:
             arguments = text.strip().partition(name)[2].strip()
-            await registry.load(self.commands[name].runs)(self, arguments)
+            try:
+                await registry.load(self.commands[name].runs)(self, arguments)
+            except NotSaved:
+                if arguments:  # a decision, say, is not to be typed again
+                    self.face.edit(text)
+                raise
             return
         await self.conversation.say(text)
 
     def _name_of(self, text: str) -> str:
         """Of the command that it may be: a path is none."""
         found = _COMMAND.fullmatch(text.strip())
-        return found[1] if found else ""
+        name = found[1] if found else ""
+        return name if name in self.known else _ALSO.get(name, name)
 
     @property
     def known(self) -> dict[str, str]:
         """Every command that can be typed, and what it does."""
         known = {command.name: command.summary for command in self.commands.values()}
-        if self._conversation is not None:
+        if self._conversation is not None and self.profile.takes_agents_commands:
             for command in self.conversation.agent.commands.values():
                 known.setdefault(command.name, command.description)
         return dict(sorted(known.items()))
@@ -450,6 +494,6 @@ class Shell:
             self.conversation.who,
             share if spent.tokens else "",
             f"${spent.cost:.4f}" if spent.cost else "",
-            session.id[: LAYOUTS[session.store.name].shortest if session.store.name in LAYOUTS else _SHORT],
+            self.profile.short_id(session),
             config.as_typed(self.cwd),
         ]

@@ -103,8 +103,7 @@ async def resume(shell: Shell, arguments: str) -> None:
 
 
 async def new(shell: Shell, arguments: str) -> None:
-    meant = opening.new(shell.cwd, is_kept=not shell.options.no_session)
-    await shell.open(meant, model=shell.conversation.voice)
+    await shell.open(shell.profile.new(shell.cwd), model=shell.conversation.voice)
 
 
 async def fork(shell: Shell, arguments: str) -> None:
@@ -268,10 +267,13 @@ def models(shell: Shell, typed: str) -> Iterable[str]:
 
 async def help(shell: Shell, arguments: str) -> None:
     commands = {f"/{name} {_taken(shell, name)}".rstrip(): meaning for name, meaning in shell.known.items()}
-    widest = max(map(len, (*commands, *(key for key, _ in KEYS))))
-    for name, meaning in (*commands.items(), ("", ""), *KEYS):
+    keys = [each for each in KEYS if shell.profile.runs_command_lines or not each[0].startswith("!")]
+    widest = max(map(len, (*commands, *(key for key, _ in keys))))
+    for name, meaning in (*commands.items(), ("", ""), *keys):
         padded = f"{one_line(name):{widest}}" if meaning else one_line(name)
         shell.face.line(Styled(padded, "cyan"), f"  {one_line(meaning)}" if meaning else "")
+    if not shell.profile.has_tools:
+        return
     agent = shell.conversation.agent
     servers = f", and those of MCP servers: {', '.join(agent.servers)}" if agent.servers else ""
     shell.face.line("")

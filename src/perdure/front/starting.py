@@ -73,16 +73,18 @@ def refuse_far_too_much(content: Content, model: Model) -> None:
 def command_for(ref: Found, program: str) -> str:
     """What goes on with that session when it is typed."""
     is_at_home = any(ref.path.startswith(os.path.join(home.path, "")) for home in layouts.homes())
-    return f"{_as_called(program)} --session {shlex.quote(ref.id if is_at_home else ref.path)}"
+    return f"{as_called(program)} --session {shlex.quote(ref.id if is_at_home else ref.path)}"
 
 
-def _as_called(program: str) -> str:
+def as_called(program: str) -> str:
     """How this program can be called again: by its name, if that is found, or as it was."""
     folders = config.setting("PATH").split(os.pathsep)
     if any(os.access(os.path.join(folder, program), os.X_OK) for folder in folders if folder):
         return program
     called = sys.argv[0]
-    return called if os.path.basename(called) == program else "python -P -m perdure"
+    if os.path.basename(called) == program:
+        return shlex.quote(called)
+    return "python -P -m perdure" if program in ("pi", "perdure") else program
 
 
 def _tools(options: SimpleNamespace) -> list[str] | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -33,7 +33,6 @@ from prompt_toolkit.layout import (
     Layout,
     ScrollOffsets,
     UIContent,
-    UIControl,
     VSplit,
     Window,
 )
@@ -43,6 +42,7 @@ from prompt_toolkit.output import ColorDepth, Output
 from perdure.errors import PerdureError
 from perdure.front import branches, cells, tree_lines
 from perdure.front.cells import Fragments
+from perdure.front.drawn import Drawn, content
 from perdure.front.visible import one_line, visible, width
 from perdure.session import tree
 from perdure.session.entry import Entry
@@ -170,7 +170,7 @@ class _View:
         self._line = lru_cache(maxsize=1000)(self._read_line)
         self._preview = lru_cache(maxsize=1)(self._read_preview)
 
-        self._list = Window(_Drawn(self._draw_list), scroll_offsets=ScrollOffsets(3, 3))
+        self._list = Window(Drawn(self._draw_list), scroll_offsets=ScrollOffsets(3, 3))
         self._label_line = Buffer(multiline=False, on_text_changed=_clean)
         self._search_line = Buffer(multiline=False, on_text_changed=self._search_anew)
         self._app: Application[Chosen] = Application(
@@ -198,28 +198,28 @@ class _View:
         is_tall = Condition(lambda: _size().rows >= _TALL)
         is_asking = has_focus(self._label_line) | has_focus(self._search_line)
 
-        preview = Window(_Drawn(self._draw_preview), width=lambda: _size().columns * 2 // 5)
+        preview = Window(Drawn(self._draw_preview), width=lambda: _size().columns * 2 // 5)
         beside = VSplit([Window(width=1), Window(char="│", width=1, style="dim"), Window(width=1), preview])
-        preview = Window(_Drawn(self._draw_preview), height=_PREVIEW_LINES)
+        preview = Window(Drawn(self._draw_preview), height=_PREVIEW_LINES)
         below = HSplit([Window(char="─", height=1, style="dim"), preview])
-        told = Window(_Drawn(self._draw_told), height=1, width=self._told_width)
+        told = Window(Drawn(self._draw_told), height=1, width=self._told_width)
         return HSplit(
             [
                 VSplit([self._list, ConditionalContainer(beside, is_wide)]),
                 ConditionalContainer(below, is_tall & ~is_wide),
                 _asked("Label: ", self._label_line),
                 _asked("/", self._search_line, told),
-                ConditionalContainer(Window(_Drawn(self._draw_foot), height=1), ~is_asking),
+                ConditionalContainer(Window(Drawn(self._draw_foot), height=1), ~is_asking),
             ]
         )
 
     def _draw_list(self, columns: int, _: int) -> UIContent:
         def line(at: int) -> StyleAndTextTuples:
             drawn = self._line(at, columns)
-            return [*(tree_lines.chosen(drawn, columns) if at == self._at else drawn)]
+            return cells.steady(tree_lines.chosen(drawn, columns) if at == self._at else drawn)
 
         if not self._tree.places:
-            return _content([[("dim", cells.cut("Nothing was said yet.", columns))]])
+            return content([[("dim", cells.cut("Nothing was said yet.", columns))]])
         return UIContent(line, len(self._tree.places), Point(0, self._at), show_cursor=False)
 
     def _read_line(self, at: int, columns: int) -> Fragments:
@@ -227,7 +227,7 @@ class _View:
         return tree_lines.line(row, columns)
 
     def _draw_preview(self, columns: int, lines: int) -> UIContent:
-        return _content(self._preview(self._at, columns, lines) if self._tree.places else ())
+        return content(self._preview(self._at, columns, lines) if self._tree.places else ())
 
     def _read_preview(self, at: int, columns: int, lines: int) -> list[Fragments]:
         entries = self._tree.with_results(at)
@@ -240,10 +240,10 @@ class _View:
             style, text = "dim", "searching …"
         room = columns - len(where)
         said = cells.padded(cells.cut(text, room), room)
-        return _content([cells.fitted([(style, said), ("dim", where)], columns)])
+        return content([cells.fitted([(style, said), ("dim", where)], columns)])
 
     def _draw_told(self, columns: int, _: int) -> UIContent:
-        return _content([[("dim", cells.cut(self._told, columns))]])
+        return content([[("dim", cells.cut(self._told, columns))]])
 
     def _told_width(self) -> Dimension:
         columns = width(self._told)
@@ -412,26 +412,8 @@ class _View:
         return self._searching is not None and not self._searching.done()
 
 
-class _Drawn(UIControl):
-    """What a function makes of the columns and lines that there are."""
-
-    def __init__(self, draw: Callable[[int, int], UIContent]) -> None:
-        self._draw = draw
-
-    def is_focusable(self) -> bool:
-        return True  # else a line that asks for something would have the focus from the start
-
-    def create_content(self, width: int, height: int) -> UIContent:
-        return self._draw(width, height)
-
-
 def _size() -> Size:
     return get_app().output.get_size()
-
-
-def _content(lines: Iterable[Fragments]) -> UIContent:
-    drawn: list[StyleAndTextTuples] = [[*line] for line in lines]
-    return UIContent(drawn.__getitem__, len(drawn), show_cursor=False)
 
 
 def _asked(prompt: str, line: Buffer, *beside: Container) -> Container:

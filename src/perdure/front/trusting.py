@@ -15,14 +15,13 @@ from perdure.agent import places
 from perdure.agent.trust import Trust
 from perdure.errors import PerdureError
 from perdure.front.output import Output, Styled
-from perdure.front.visible import one_line, width
+from perdure.front.visible import NARROWEST, folded, one_line
 
 if TYPE_CHECKING:
     from perdure.agent.project import Offer, Project
 
 _MOST_ITEMS = 12  # of a kind, for somebody who is asked
 _MOST_LINES = 6  # of an item
-_NARROWEST = 20
 _HEAD = "  "
 _ITEM = "    "
 _FURTHER = "        "  # deeper than an item, for which no text of the folder's is to be taken
@@ -55,7 +54,7 @@ def ask(cwd: str, out: Output, *, may_ask: bool) -> bool:
     elif may_ask and out.can_ask:
         return _is_agreed(trust, brought, offers, out)
     else:
-        _warn(brought.untrusted(out.program), out)
+        _warn(brought.untrusted(_program(out)), out)
     return False
 
 
@@ -66,12 +65,12 @@ def lines(offers: Iterable[Offer], columns: int = 0, *, is_brief: bool = False) 
 
     room = columns - len(_FURTHER) if columns else 0
     for kind, allows, items in offers:
-        first, *further = _folded(f"{kind}: {allows}", room)
+        first, *further = folded(f"{kind}: {allows}", room)
         yield (_HEAD, Styled(f"{kind}:", "bold"), first.removeprefix(f"{kind}:"))
         yield from ((_ITEM, line) for line in further)
         is_cut = is_brief and kind not in DANGEROUS
         for item in items[:_MOST_ITEMS] if is_cut else items:
-            first, *further = _folded(_cut(item, room) if is_cut else item, room)
+            first, *further = folded(_cut(item, room) if is_cut else item, room)
             yield (_ITEM, first)
             yield from ((_FURTHER, line) for line in further)
         if is_cut and (more := len(items) - _MOST_ITEMS) > 0:
@@ -82,13 +81,15 @@ def _is_agreed(trust: Trust, brought: Project, offers: Sequence[Offer], out: Out
     from perdure.agent.project import summary
 
     folder = one_line(config.as_typed(brought.cwd))
-    out.note(f"{folder} brings more than text. If you trust it, this is used:")
-    for line in lines(offers, out.note_columns, is_brief=True):
+    columns = out.note_columns
+    for each in folded(f"{folder} brings more than text. If you trust it, this is used:", columns):
+        out.note(each)
+    for line in lines(offers, columns, is_brief=True):
         out.note(*line)
     scope = "A yes holds for this folder and everything below it, also for what comes to be there later."
     for text in (f"That is {summary(offers)}.", scope):
-        for folded in _folded(text, out.note_columns):
-            out.note(folded)
+        for each in folded(text, columns):
+            out.note(each)
     answer = out.ask(f"Trust {folder}?")
     if answer is None:
         out.note("Nothing is decided, and nothing of it is used now.")
@@ -98,9 +99,14 @@ def _is_agreed(trust: Trust, brought: Project, offers: Sequence[Offer], out: Out
     except PerdureError as error:
         _warn(f"That holds for this time only: {error.said}", out)
     else:
-        change = f"{out.program} trust --revoke" if answer else f"{out.program} trust"
+        change = f"{_program(out)} trust --revoke" if answer else f"{_program(out)} trust"
         out.note(f"{'Trusted' if answer else 'Not trusted'}; `{change}` changes that.")
     return answer
+
+
+def _program(out: Output) -> str:
+    """The one that has `trust`: what is trusted in one is trusted in all."""
+    return out.program if out.program in ("pi", "perdure") else "pi"
 
 
 def _warn(text: str, out: Output) -> None:
@@ -108,34 +114,5 @@ def _warn(text: str, out: Output) -> None:
 
 
 def _cut(item: str, columns: int) -> str:
-    most = _MOST_LINES * max(columns, _NARROWEST)
+    most = _MOST_LINES * max(columns, NARROWEST)
     return item if len(item) <= most else f"{item[:most]}… ({len(item) - most:,} more characters)"
-
-
-def _folded(text: str, columns: int) -> list[str]:
-    """On lines of so many columns, between words where there are some; on one, if no number is given."""
-    text = one_line(text)
-    if not columns:
-        return [text]
-    columns = max(columns, _NARROWEST)
-    found = [""]
-    for word in text.split(" "):
-        longer = f"{found[-1]} {word}" if found[-1] else word
-        if _fits(longer, columns):
-            found[-1] = longer
-            continue
-        found += [""] if found[-1] else []
-        at = 0
-        while not _fits(rest := word[at : at + columns + 1], columns):
-            length = columns
-            while (over := width(rest[:length]) - columns) > 0:
-                length -= (over + 1) // 2  # no character takes more than two
-            found[-1:] = [rest[:length], ""]
-            at += length
-        found[-1] = rest
-    return found
-
-
-def _fits(text: str, columns: int) -> bool:
-    """Nor has it more characters: a long text is not measured as a whole, however narrow it may be."""
-    return len(text) <= columns and width(text) <= columns

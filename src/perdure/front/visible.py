@@ -144,3 +144,36 @@ def _columns_alone(character: str) -> int:
 
 def _flat(text: str) -> str:
     return visible(text).replace("\n", " ").replace("\t", " ")
+
+
+NARROWEST = 20
+"""Columns on which text is folded."""
+
+
+def folded(text: str, columns: int) -> list[str]:
+    """On lines of so many columns, between words where there are some; on one, if no number is given."""
+    text = one_line(text)
+    if not columns:
+        return [text]
+    columns = max(columns, NARROWEST)
+    found = [""]
+    for word in text.split(" "):
+        longer = f"{found[-1]} {word}" if found[-1] else word
+        if _fits(longer, columns):
+            found[-1] = longer
+            continue
+        found += [""] if found[-1] else []
+        at = 0
+        while not _fits(rest := word[at : at + columns + 1], columns):
+            length = columns
+            while (over := width(rest[:length]) - columns) > 0:
+                length -= (over + 1) // 2  # no character takes more than two
+            found[-1:] = [rest[:length], ""]
+            at += length
+        found[-1] = rest
+    return found
+
+
+def _fits(text: str, columns: int) -> bool:
+    """Nor has it more characters: a long text is not measured as a whole, however narrow it may be."""
+    return len(text) <= columns and width(text) <= columns

@@ -1,1 +1,115 @@
-"""The programs: each one file, each the engine with one face. None imports another."""
+"""The programs: each the engine with one face. None imports another; what starts them all is here.
+
+Two promises hold for everything that starts. `--version` loads nothing but this package, because shells and
+editors ask it at every start. And whatever goes wrong is told once, in one sentence on stderr, with the exit
+code that scripts rely on: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 held by another process, 130
+interrupted.
+"""
+
+import sys
+
+from perdure import __version__
+
+TYPE_CHECKING = False  # typing's own constant would cost its import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import SimpleNamespace
+    from typing import Any
+
+    from perdure.errors import UsageError
+    from perdure.front.commands import Command
+
+READER_LEFT = 141  # what a shell reports for any program whose pipe was closed by the reader
+
+
+def guarded(name: str, run: "Callable[[], int]") -> int:
+    """Run a program and return its exit code; no exception a user can cause leaves here."""
+    try:
+        return run()
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        from perdure.errors import PerdureError
+        from perdure.front.output import Output, OutputLost
+        from perdure.front.visible import one_line
+
+        out = Output(program=name)
+        if isinstance(error, OutputLost):
+            out.abandon()
+            if isinstance(error.cause, BrokenPipeError):
+                return READER_LEFT
+            reason = error.cause.strerror or str(error.cause)
+            out.note(one_line(f"{name}: the output could not be written: {reason}"))
+            return 1
+        if not isinstance(error, PerdureError):
+            raise
+        out.failed(error)
+        return error.exit_code
+
+
+def call(command: "Command", words: "Sequence[str]", program: str, listing: str = "") -> int:
+    """`program` is what stands before it: `pi sessions`. `listing` shows what there are ids for."""
+    from perdure.front.command_line import asks_for_help, help_of, parse
+    from perdure.front.output import Output
+
+    if asks_for_help(words):
+        return show(help_of(command, program, Output().columns))
+    return perform(command, parse(command, words, program), program, listing)
+
+
+def perform(command: "Command", options: "SimpleNamespace", program: str, listing: str = "") -> int:
+    from perdure import registry
+    from perdure.front.output import Output
+
+    _refuse_nameless(command, vars(options), listing or f"{program.split()[0]} sessions ls --all")
+    out = Output(json=getattr(options, "json", False), program=program.split()[0])
+    try:
+        code: int = registry.load(command.runs)(options, out)
+    finally:
+        out.flush()
+    return code
+
+
+def _refuse_nameless(command: "Command", options: "Mapping[str, Any]", listing: str) -> None:
+    """What a script makes of a variable that is not set is no beginning of every id."""
+    for argument in command.arguments:
+        if argument.completes == "deleted" or argument.completes.partition(":")[0] == "id":
+            given = options[argument.attribute]
+            if given is None or argument.kind == "perhaps":
+                continue
+            if not all(name.strip() for name in (given if argument.many else [given])):
+                from perdure.errors import UsageError
+
+                if argument.completes == "deleted":
+                    listing = listing.replace("ls --all", "trash")
+                raise UsageError(f"{argument.metavar} is empty", f"run `{listing}` to see what there is")
+
+
+def show(text: str) -> int:
+    from perdure.front.output import Output
+
+    out = Output()
+    out.line(text.rstrip("\n"))
+    out.flush()
+    return 0
+
+
+def unknown(what: str, word: str, known: "Iterable[str]", hint: str) -> "UsageError":
+    from perdure.errors import UsageError
+    from perdure.front.command_line import did_you_mean, quoted
+
+    return UsageError(f"unknown {what} {quoted(word)}{did_you_mean(word, known)}", hint)
+
+
+def show_version(name: str) -> int:
+    """As `Output` would, without the time that takes to load."""
+    try:
+        if sys.stdout is None:
+            raise OSError("standard output is closed")
+        sys.stdout.write(f"{name} {__version__}\n")
+        sys.stdout.flush()
+    except OSError as error:
+        from perdure.front.output import OutputLost
+
+        raise OutputLost(error) from error
+    return 0

@@ -125,6 +125,9 @@ def file_name(id: str) -> str:
 _SEVERAL = {"Entry": "entries"}
 
 
+_NEAREST = 3
+
+
 def resolve(text: str, known: Iterable[str], what: str = "Session") -> str:
     """The one id of `known` that is `text` or begins with it."""
     if not isinstance(text, str):
@@ -137,6 +140,16 @@ def resolve(text: str, known: Iterable[str], what: str = "Session") -> str:
         return matches[0]
     if matches:
         raise Ambiguous(text, matches, _SEVERAL.get(what, "sessions"))
+    raise NotFound(what, text, nearest(text, ids, 0.4))
+
+
+def nearest(text: str, known: Iterable[str], cutoff: float = 0.6) -> list[str]:
+    """The ids that somebody may have meant by this: alike as a whole, or as far as it goes."""
     import difflib  # only a miss pays for it
 
-    raise NotFound(what, text, difflib.get_close_matches(text[:128], ids, n=3, cutoff=0.4))
+    text = text[:128]
+    ids = [*known]
+    beginnings = {id[: len(text)]: id for id in reversed(ids)}
+    alike = difflib.get_close_matches(text, ids, n=_NEAREST, cutoff=cutoff)
+    begun = difflib.get_close_matches(text, beginnings, n=_NEAREST, cutoff=max(cutoff, 0.7))
+    return [*dict.fromkeys((*alike, *(beginnings[each] for each in begun)))][:_NEAREST]

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from perdure.errors import Ambiguous, NotFound, PerdureError, UsageError
-from perdure.session import layouts, listing
+from perdure.session import ids, layouts, listing
 from perdure.session.layouts import Home
 from perdure.session.stores import Found, Store, open_store
 
@@ -231,7 +231,7 @@ def _chosen_or_deleted(text: str, known: Sequence[_Called[Found]], problems: Seq
 def _matches(text: str, known: Sequence[_Called[T]]) -> list[_Called[T]]:
     """Who is called exactly this; else who lies there; else who is called so in other words; else who begins
     like this."""
-    if not text:
+    if not text.rpartition(":")[2]:  # of a program alone, nothing is named
         return []
     places = _places(text, known)
     return (
@@ -276,7 +276,5 @@ def _told_apart(matches: Sequence[_Called[T]]) -> list[str]:
 
 
 def _nearest(text: str, known: Sequence[_Called[T]]) -> list[str]:
-    import difflib  # only a miss pays for it
-
     names = {each.reference if ":" in text else each.id: each.reference for each in known}
-    return [names[near] for near in difflib.get_close_matches(text[:128], names, n=3, cutoff=0.6)]
+    return [names[near] for near in ids.nearest(text, names)]

@@ -18,6 +18,7 @@ from perdure.errors import NotSaved, PerdureError, UsageError
 from perdure.session import context, ids, tree
 from perdure.session.context import Chosen, Live
 from perdure.session.entry import Body, Entry, Label, SessionInfo, new, placed
+from perdure.session.layouts import LAYOUTS
 from perdure.session.stores import NO_FACTS, Found, Header, Problem, Store, Writer
 from perdure.session.stores.lock import Turns
 
@@ -116,7 +117,8 @@ class Session:
         return self._live().context()
 
     def live(self) -> list[Entry]:
-        """The end of the path, as far back as a model is sent something of it; the compaction is in it."""
+        """The end of the path, as far back as a model is sent something of it; the compaction is in it, and
+        what is chained behind the head."""
         return self._live().entries
 
     def chosen(self) -> Chosen:
@@ -174,6 +176,16 @@ class Session:
         if not isinstance(name, str):
             raise UsageError(f"A name is a string, not {type(name).__name__}")
         self.append(SessionInfo(name))
+
+    def refuse_if_nameless(self) -> None:
+        """Not each program shows its sessions by a name. One of another's is kept, and none is given here."""
+        layout = LAYOUTS.get(self.store.name)
+        if layout is not None and not layout.named:
+            others = ", ".join(program for program, layout in LAYOUTS.items() if layout.named)
+            raise UsageError(
+                f"{self.store.name}:{self.id} cannot be named: sessions of {self.store.name} have no name",
+                f"those of {others} have one",
+            )
 
     def label(self, entry_id: str, text: str | None) -> None:
         """Name an entry; None takes the name away."""
@@ -256,12 +268,12 @@ class Session:
         if self._tree is None:
             try:
                 with closing(self.store.read_back(self.ref)) as newest_first:
-                    found = context.live(tree.path_back(newest_first, self._ends.head))
+                    found = context.live(tree.path_back(newest_first, self._ends.tip))
                 if len({entry.id for entry in found.entries}) == len(found.entries):
                     return found
             except LookupError:
                 pass  # a parent is missing; or entries share an id, and then only the tree has names for them
-        return context.live(reversed(self.path()))
+        return context.live(reversed(tree.path(self.entries, self._ends.tip)))
 
     def _messages_back(self) -> Generator[Entry, None, None]:
         given = 0

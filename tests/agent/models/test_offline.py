@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import perdure
 from perdure.agent.models import Finished, Request
-from perdure.agent.models.offline import WHAT_IT_CAN, WHAT_IT_IS
+from perdure.agent.models.offline import WHAT_IT_CAN, WHAT_IT_IS, WITHOUT_TOOLS
 from perdure.agent.models.offline.project import commands_in, first_paragraph
 from perdure.agent.models.offline.question import question
 from perdure.agent.models.offline.source import is_test, source
@@ -193,7 +193,7 @@ def test_a_huge_folder_takes_a_bounded_number_of_calls_and_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        ((), "This session has no tools"),
+        ((), WITHOUT_TOOLS),
         (("bash",), "Tools that are off: without `find` it could not"),
         (("read",), "A shop for small things"),
         (("ls",), "without `read` it could not read the README"),
@@ -225,6 +225,23 @@ def test_tools_that_are_off_are_done_without(tmp_path, names, expected):
 def test_a_question_says_which_tool_it_takes(tmp_path, words, expected):
     """Where that is off, and no other would do."""
     assert expected in said(folder(tmp_path, JAVASCRIPT), words, ("bash",))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "explain this code",
+        "find shop",
+        "read README.md",
+        "run make",
+        "fix it",
+        "help",
+        "def g(): pass\nexplain this",
+    ],
+)
+def test_without_any_tool_it_says_what_it_is_and_nothing_else(tmp_path, words):
+    """No folder, no search, no file: whoever has no tools here has none to switch on either."""
+    assert said(folder(tmp_path, JAVASCRIPT), words, ()) == f"{WITHOUT_TOOLS}\n"
 
 
 def test_failing_tools_do_not_stop_it(tmp_path):
@@ -355,9 +372,10 @@ def test_only_the_last_question_counts(tmp_path):
 
 def test_the_same_conversation_gets_the_same_pieces_in_lines(tmp_path):
     """Deterministic; text comes line by line, and tokens are counted."""
+    tools = [TOOLS["grep"].spec]
 
     async def pieces():
-        return [piece async for piece in MODEL.stream(Request(messages=[User("hello")]))]
+        return [piece async for piece in MODEL.stream(Request(messages=[User("hello")], tools=tools))]
 
     first, second = asyncio.run(pieces()), asyncio.run(pieces())
     assert first == second
@@ -365,7 +383,7 @@ def test_the_same_conversation_gets_the_same_pieces_in_lines(tmp_path):
     assert len(text) > 5
     assert all(piece.text.count("\n") == 1 for piece in text)
     assert end == Finished("stop", end.usage)
-    sent = of_text("hello") + of_text("[]")  # no tools
+    sent = of_text("hello") + of_text(dumps(tools).decode())
     assert (end.usage.input, end.usage.output) == (sent, of_text("".join(piece.text for piece in text)))
 
 

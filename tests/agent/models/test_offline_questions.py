@@ -6,7 +6,7 @@ import re
 import pytest
 
 from perdure.agent.models import OFFLINE
-from perdure.agent.models.offline import WHAT_IT_CAN, WHAT_IT_IS
+from perdure.agent.models.offline import WHAT_IT_CAN, WHAT_IT_IS, WITHOUT_TOOLS
 from perdure.agent.models.offline.question import question
 from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.models.resolver import ModelResolver
@@ -21,18 +21,18 @@ PIXEL = base64.b64decode(
 )
 
 
-def test_its_first_line_is_true_whether_or_not_a_model_is_set_up():
+@pytest.mark.parametrize("line", [WHAT_IT_IS, WITHOUT_TOOLS])
+def test_its_first_line_is_true_whether_or_not_a_model_is_set_up(line):
     """It cannot know; so it says only what it is, on one line, and how to get another."""
-    assert WHAT_IT_IS.startswith(
-        "This is the built-in `offline` model: no language model, but a program that "
-    )
-    assert "\n" not in WHAT_IT_IS
-    assert len(WHAT_IT_IS) < 300
+    assert line.startswith("This is the built-in `offline` model: no language model, but a program that ")
+    assert "\n" not in line
+    assert len(line) < 300
 
 
-def test_each_variable_command_and_option_that_its_first_line_names_does_what_it_says():
+@pytest.mark.parametrize("line", [WHAT_IT_IS, WITHOUT_TOOLS])
+def test_each_variable_command_and_option_that_its_first_line_names_does_what_it_says(line):
     """Each variable alone makes another model the default; the command lists, and the option chooses."""
-    model, *others = re.findall(r"`([^`]+)`", WHAT_IT_IS)
+    model, *others = re.findall(r"`([^`]+)`", line)
     assert model == OFFLINE
     variables = [re.sub("^export |=…$", "", name) for name in others if name.isupper() or "=" in name]
     assert len(variables) == len(others) - 2
@@ -40,7 +40,7 @@ def test_each_variable_command_and_option_that_its_first_line_names_does_what_it
         registry = ModelRegistry(Settings(), home="/nonexistent", environment={variable: "127.0.0.1"})
         assert ModelResolver(registry).resolve().provider != OFFLINE
     command, option = others[-2:]
-    assert f"`{command}` lists what there is, `{option}` chooses." in WHAT_IT_IS
+    assert f"`{command}` lists what there is, `{option}` chooses." in line
     program, verb = command.split()
     assert program == "pi"
     assert verb == MODELS.name in COMMANDS

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.agent.models import OFFLINE, Model, Piece, Request, Sent
-from perdure.agent.models.offline import WHAT_IT_IS, Offline
+from perdure.agent.models.offline import WHAT_IT_IS, WITHOUT_TOOLS, Offline
 from perdure.agent.models.offline.summary import SECTIONS, Said, requested, summary
 from perdure.agent.transcript import render
 from perdure.session.entry import Assistant, Text, User
@@ -148,6 +148,13 @@ def answer(*messages):
     return asyncio.run(collected())
 
 
+def test_a_conversation_without_tools_is_condensed_to_what_its_user_said(tmp_path):
+    """There is nothing else in it."""
+    text = requested(render(talk(tmp_path, "Is my plan any good?", ())))
+    assert "Is my plan any good?" in within(text, "## Goal")
+    assert "`offline`" not in text
+
+
 def test_the_model_answers_such_a_request_with_the_summary_alone():
     """Whoever reads it takes it for the conversation."""
     assert answer(User(TALK)) == requested(TALK)
@@ -157,6 +164,6 @@ def test_a_user_may_ask_for_a_summary_too():
     """Of what was said before; and is told who wrote it."""
     said = User("Count the sheep."), Assistant([Text("There are 3.")])
     text = answer(*said, User("summarise our conversation"))
-    assert text.startswith(WHAT_IT_IS)
+    assert text.startswith(WITHOUT_TOOLS)
     assert "Count the sheep." in within(text, "## Goal")
     assert "There are 3." in within(text, "### Done")

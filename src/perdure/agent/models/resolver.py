@@ -18,16 +18,26 @@ _NEAR = 3
 _VARIABLE = "PERDURE_MODEL"
 
 
-class _FromVariable(str):
-    """A name that the environment gave, so that an error can say so."""
+class _Named(str):
+    """A name that nobody typed now, so that an error can say who gave it."""
 
     __slots__ = ()
+    by = ""
+
+
+class _ByVariable(_Named):
+    by = _VARIABLE
+
+
+class _BySettings(_Named):
+    by = "default_model in this program's own settings"
 
 
 def wanted(argument: str | None = None, program_default: str | None = None) -> str | None:
     """What a front end asks the resolver for: the argument, else PERDURE_MODEL, else the `default_model` of
     the program's own settings. None leaves it to pi's settings and what is built in."""
-    return argument or _FromVariable(config.setting(_VARIABLE).strip()) or program_default or None
+    variable = _ByVariable(config.setting(_VARIABLE).strip())
+    return argument or variable or _BySettings(program_default or "") or None
 
 
 class ModelResolver:
@@ -45,9 +55,9 @@ class ModelResolver:
                 name, level = self.split(text)
                 return self._named(name), level
             except ModelError as error:
-                if not isinstance(text, _FromVariable):
+                if not isinstance(text, _Named):
                     raise
-                raise ModelError(f"{error.message}, which {_VARIABLE} names", error.hint) from None
+                raise ModelError(f"{error.message}, which {text.by} names", error.hint) from None
         settings = self._registry.settings
         provider = settings.default_provider
         try:

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from perdure.errors import UsageError
 from perdure.front.output import Output, Styled
 from perdure.session import reference, tree
-from perdure.session.layouts import LAYOUTS
 from perdure.session.session import Session
 
 _WAIT = 1.0  # seconds: a save is over by then, a conversation is not
@@ -17,12 +16,8 @@ def rename(options: SimpleNamespace, out: Output) -> int:
     name = " ".join(" ".join(options.name).split())
     store, ref = reference.find(options.id)
     called = reference.name_of(store, ref)
-    if not LAYOUTS[store.name].named:
-        named = ", ".join(program for program, layout in LAYOUTS.items() if layout.named)
-        raise UsageError(
-            f"{called} cannot be named: sessions of {store.name} have no name", f"those of {named} have one"
-        )
     with Session.open(store, ref, wait=_WAIT) as session:
+        session.refuse_if_nameless()
         header = session.header
         title = header.facts.get("title") or ""
         before = tree.name(session.entries[header.covers :]) or title or session.name

@@ -80,7 +80,7 @@ class AppendLog:
     def refresh(self) -> None:
         """Take the file as it is now, grown or replaced."""
         if not self._file.closed and self._size_at_path() is None:
-            raise Conflict(self.path, self._rescue())  # once: the next call takes what is at the path
+            raise self._rescue()  # once: the next call takes what is at the path
         if self._file.closed:
             self._file = self._open()
         self._settle()
@@ -116,7 +116,7 @@ class AppendLog:
         self._settle()
         size = self._size_at_path()
         if size is None:
-            raise Conflict(self.path, self._rescue())
+            raise self._rescue()
         if size != self.size:
             raise Conflict(self.path, "was changed by another program")
 
@@ -154,7 +154,7 @@ class AppendLog:
             raise NotSaved(self.path, error) from error
         return there.st_size if (there.st_ino, there.st_dev) == self._identity else None
 
-    def _rescue(self) -> str:
+    def _rescue(self) -> Conflict:
         """The file's name leads elsewhere now; its bytes are still ours to read. Keep them, and say how."""
         saved = files.read_all(self.fileno(), self.size)
         try:
@@ -162,16 +162,21 @@ class AppendLog:
                 files.make_folder(os.path.dirname(self.path), private=self._private)
                 files.create(self._root, self._relative, saved, private=self._private)
                 self._file.close()
-                return "was deleted while in use; all that was saved is back in its place"
+                return Conflict(
+                    self.path, "was deleted while in use; all that was saved is back in its place"
+                )
             self._file.close()
             self.size = _NEVER  # nothing more is written here until somebody has looked at the new file
             if self._starts_with(saved):
-                return "was replaced while in use; the new file holds all that was saved"
+                return Conflict(self.path, "was replaced while in use; the new file holds all that was saved")
             aside = f"{self._relative}.{os.urandom(4).hex()}.displaced"
             files.create(self._root, aside, saved, private=self._private)
+            what = f"was replaced while in use; what was saved is kept in {os.path.join(self._root, aside)}"
         except (OSError, NotSaved) as error:
-            return f"was deleted or replaced while in use, and what was saved could not be put back ({error})"
-        return f"was replaced while in use; what was saved is kept in {os.path.join(self._root, aside)}"
+            what = f"was deleted or replaced while in use, and what was saved could not be put back ({error})"
+        displaced = Conflict(self.path, what)
+        displaced.is_displaced = True
+        return displaced
 
     def _starts_with(self, saved: bytes) -> bool:
         try:

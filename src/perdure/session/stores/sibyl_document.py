@@ -19,19 +19,23 @@ with the number of messages before it, so that the order of all is restored.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from perdure.session import context
 from perdure.session.entry import Compaction, Custom, Entry
 from perdure.session.record import dumps
 from perdure.session.sexp import dumps as printed
 from perdure.session.sexp import string
-from perdure.session.stores import sibyl_rules
+from perdure.session.stores import Header, sibyl_rules
 from perdure.session.stores.sibyl_format import JSON, message_form
 from perdure.session.stores.whole_file import Document, on_active_path
 from perdure.session.tree import METADATA
 
 VERSION = 1
 VERSION_FORM = f"(:session-version {VERSION})"
+COMMANDS = "perdure.commands"
+"""The type of an entry that says how many commands there were before it: `Custom(COMMANDS, {"count": 7})`.
+Each prompt behind it is one more, so a conversation needs one of them."""
 
 
 class Memory:
@@ -41,6 +45,8 @@ class Memory:
         self.messages: dict[bytes, str] = {}
         """For each entry's line the form it had, or was given; empty for one that cannot be a message."""
         self.records: dict[bytes, str] = {}
+        self.prompts: dict[bytes, bool] = {}
+        """For each message's line whether the user said it."""
         self.dropped = sibyl_rules.Dropped()
         self.version = VERSION_FORM
         self.created = ""
@@ -63,7 +69,7 @@ def text_of(document: Document, saved: str) -> str:
     header, memory = document.header, Memory.of(document)
     messages: list[str] = []
     others: list[str] = []
-    state = _State()
+    state = _State(memory)
     for entry, is_on_path in zip(document.entries, _on_path(document.entries), strict=True):
         if is_on_path:
             state.add(entry, len(messages))
@@ -83,7 +89,7 @@ def text_of(document: Document, saved: str) -> str:
         "created-at": memory.created or (quoted(header.timestamp) if header.timestamp else "nil"),
         "last-modified": string(saved),
         "message-count": str(len(messages)),
-        "command-count": str(max(state.commands, _count(header.facts.get("command_count")))),
+        "command-count": printed(state.highest(header)),
         "summary": "nil" if state.summary is None else quoted(state.summary),
     }
     ours = {
@@ -113,27 +119,39 @@ def by_place(messages: int) -> str:
 
 def summary_of(entries: Sequence[Entry]) -> str | None:
     """What stands for the part of the conversation that is not sent any more, if anything does."""
-    state = _State()
-    for entry, is_on_path in zip(entries, _on_path(entries), strict=True):
-        if is_on_path:
-            state.add(entry, 0)
-    return state.summary
+    return _state_of(entries).summary
+
+
+def commands_of(entries: Sequence[Entry], header: Header) -> int:
+    """How many commands there were, as the session's file says it."""
+    return _state_of(entries).highest(header)
+
+
+def is_counted(entries: Sequence[Entry], header: Header) -> bool:
+    """Whether the next prompt is one command more. If not, a `COMMANDS` entry has to come before it."""
+    state = _state_of(entries)
+    return state.is_counting and state.commands == state.highest(header)
 
 
 class _State:
     """Where the conversation stands behind the entries added so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Memory) -> None:
         self.start = 0
         self.summary: str | None = None
         self.summarized = 0
         self.commands = 0
+        self.is_counting = False
+        """Since an entry said how many commands there were. Nobody counts those of other programs."""
+        self._memory = memory
         self._messages_before: dict[str, int] = {}
 
     def add(self, entry: Entry, messages: int) -> None:
         """An entry of the active path, with so many messages before it."""
         self._messages_before[entry.id] = messages
         if entry.type == "message":
+            if self.is_counting and self._is_prompt(entry):
+                self.commands += 1
             return
         if context.is_reset(entry):
             self.start, self.summary, self.summarized = messages, None, 0
@@ -142,8 +160,27 @@ class _State:
             case Compaction(summary=summary, first_kept_entry_id=first):
                 self.summary = summary
                 self.summarized = self._messages_before.get(first if isinstance(first, str) else "", messages)
-            case Custom(custom_type="perdure.commands", data={"count": count}):
-                self.commands = _count(count)
+            case Custom(custom_type=kind, data={"count": count}) if kind == COMMANDS and _is_count(count):
+                self.commands, self.is_counting = count, True
+
+    def highest(self, header: Header) -> int:
+        """Of the commands that were counted, and those the file spoke of when it was read."""
+        told = header.facts.get("command_count")
+        return max(self.commands, told) if _is_count(told) else self.commands
+
+    def _is_prompt(self, entry: Entry) -> bool:
+        known = self._memory.prompts.get(entry.line)
+        if known is None:
+            known = self._memory.prompts[entry.line] = entry.role == "user"
+        return known
+
+
+def _state_of(entries: Sequence[Entry]) -> _State:
+    state = _State(Memory())
+    for entry, is_on_path in zip(entries, _on_path(entries), strict=True):
+        if is_on_path:
+            state.add(entry, 0)
+    return state
 
 
 def _on_path(entries: Sequence[Entry]) -> list[bool]:
@@ -188,5 +225,5 @@ def quoted(text: str) -> str:
     return printed([JSON, dumps(text).decode()])
 
 
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 from zlib import crc32
 
-from perdure.errors import InvalidId
+from perdure.errors import Held, InvalidId
 from perdure.session import ids
 from perdure.session.sexp import Keyword, SexpError, Value, loads
 from perdure.session.stores import Found, files
@@ -61,6 +61,9 @@ class Index:
     def __init__(self, root: str, home: str) -> None:
         self._root = root
         self._home = home
+        self._is_stuck = False
+        """Whether it was waited for in vain. A session's save waits for this: who has held it for so long is
+        not waited for again, and the next list makes the rows that are missing."""
 
     def read(self) -> dict[str, Row]:
         """All rows, by id. One that was written too soon after its file is of no file for sure."""
@@ -76,7 +79,13 @@ class Index:
     def change(self, rows: Collection[Row], gone: Collection[str] = ()) -> None:
         """Put rows in, in place of those of their ids, and take others out."""
         rows = [row for row in rows if _is_plain(row.id)]
-        with Lock(self._home, _LOCK, NAME, _WAIT):
+        try:
+            lock = Lock(self._home, _LOCK, NAME, 0.0 if self._is_stuck else _WAIT)
+        except Held:
+            self._is_stuck = True
+            raise
+        self._is_stuck = False
+        with lock:
             try:
                 before, _ = self._contents()
             except FileNotFoundError:

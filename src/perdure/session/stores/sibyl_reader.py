@@ -175,7 +175,7 @@ class _Reading:
         """Behind the beginning of a form that cannot be read: where the next one begins."""
         text = self._text
         reason = "NUL bytes" if "\0" in text[at : error.offset + 1] else error.reason
-        self._damage(error.offset, f"{reason}; complete messages behind it are read")
+        self._damage(error.offset, f"{reason}; complete messages are read")
         read_to_the_end = text.startswith('"', error.offset)  # of a string that has none
         return self._next(at + 1, (len(text) if read_to_the_end else error.offset) - at)
 

@@ -30,6 +30,8 @@ _WHOLE = {
 _WITH_CONTENT = frozenset({"message", "custom_message", "context_edit"})
 _WITH_USAGE = frozenset({"compaction", "branch_summary"})
 _USAGE = ("usage", "cost")
+_TOKENS = "tokensBefore"
+"""How long a conversation was that was condensed."""
 _MODEL = ("api", "provider", "model", "responseModel")
 
 
@@ -114,6 +116,8 @@ def _split(entry: Entry) -> tuple[Entry | None, list[str]]:
     if entry.type in _WITH_CONTENT and "content" in said:
         said["content"], found = _without_thinking(said["content"])
     usage = [said.pop(name) for name in _USAGE if name in said and entry.type != "custom_message"]
+    if entry.type == "compaction" and _says_more_than_zero(said.get(_TOKENS, b"0")):
+        usage.append(said.pop(_TOKENS))
     model = [said.pop(name) for name in _MODEL if name in said and inner]
     found += ["usage"] * any(map(_says_more_than_zero, usage))
     found += ["model"] * any(name not in (b'""', b"null") for name in model)

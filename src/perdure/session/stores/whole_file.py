@@ -113,9 +113,16 @@ class WholeFileStore(FileStore):
         document = Document(header, [], [], {})
         document.entries.extend(self.allowed(_checked(ref, list(entries)), document))
         text = _printed(self, ref, document)
+        folder = os.path.dirname(ref.path)
         with files.told(NotSaved, ref.path):
-            files.make_folder(os.path.dirname(ref.path), private=self.private)
-        files.create(self.root, relative, text, sync=self.synced, private=self.private)
+            files.make_folder(folder, private=self.private)
+        try:
+            files.create(self.root, relative, text, sync=self.synced, private=self.private)
+        except NotSaved:
+            if os.path.dirname(relative):
+                with contextlib.suppress(OSError):  # somebody else's session is in it
+                    os.rmdir(folder)
+            raise
         self.saved(ref, document)
         return found(header.id, ref.path)
 
@@ -287,9 +294,11 @@ class WholeFileWriter:
         files.create(store.root, aside, saved.text, private=store.private)
         self._saved = _Saved(None, Document(saved.document.header, [], [], {}))
         self._cursor = START  # nothing of what is there now has been read
-        raise Conflict(
+        displaced = Conflict(
             path, f"was replaced while in use; what was saved is kept in {os.path.join(store.root, aside)}"
         )
+        displaced.is_displaced = True
+        raise displaced
 
     def _are_all_in(self, text: bytes) -> bool:
         """Whether all that was saved is in another document too, and says the same."""

@@ -2,7 +2,8 @@
 
 It is a program that answers a few kinds of questions about a folder, through the same tools and the same loop
 as any model; it reads nothing by itself. The first line of an answer says what it is, and how to get a real
-model. The same conversation always gets the same answer. What it cannot do it says.
+model; where there are no tools, that is all it has to say of a question. The same conversation always gets
+the same answer. What it cannot do it says.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from perdure.session.record import dumps
 if TYPE_CHECKING:
     from perdure.agent.models.offline.question import Question
 
-WHAT_IT_IS = (
-    "This is the built-in `offline` model: no language model, but a program that searches this folder with "
-    "real tools and does not think. For a real one, `export ANTHROPIC_API_KEY=…` (or `OPENAI_API_KEY`, "
-    "`GEMINI_API_KEY`, `OLLAMA_HOST`): `pi models` lists what there is, `-m` chooses."
+_NAME = "This is the built-in `offline` model: no language model, but a program that "
+_A_REAL_ONE = (
+    "For a real one, `export ANTHROPIC_API_KEY=…` (or `OPENAI_API_KEY`, `GEMINI_API_KEY`, `OLLAMA_HOST`): "
+    "`pi models` lists what there is, `-m` chooses."
 )
+WHAT_IT_IS = f"{_NAME}searches this folder with real tools and does not think. {_A_REAL_ONE}"
+WITHOUT_TOOLS = f"{_NAME}does not think, and has no tools here to find an answer with. {_A_REAL_ONE}"
 WHAT_IT_CAN = """\
 I can answer a few kinds of questions about the files here:
 
@@ -88,17 +91,17 @@ def _answer(turn: Turn, request: Request) -> list[Call] | str:
 
     asked = question(turn.question)
     tools = frozenset(tool.name for tool in request.tools)
-    match asked.kind:
-        case "title":
-            return _title(request.messages)
-        case "recap":
-            from perdure.agent.models.offline import summary
-            from perdure.agent.transcript import render
+    if asked.kind == "title":
+        return _title(request.messages)
+    if asked.kind == "recap":
+        from perdure.agent.models.offline import summary
+        from perdure.agent.transcript import render
 
-            is_new = not turn.before
-            return _honestly(
-                "Nothing has been said yet." if is_new else summary.requested(render(turn.before))
-            )
+        recap = summary.requested(render(turn.before)) if turn.before else "Nothing has been said yet."
+        return _honestly(recap, has_tools=bool(tools))
+    if not tools:
+        return _honestly(has_tools=False)
+    match asked.kind:
         case "run":
             return _honestly(_COMMANDS)
         case "change":
@@ -115,10 +118,6 @@ def _answer(turn: Turn, request: Request) -> list[Call] | str:
 
             if told := of_text(asked.attached):
                 return _honestly(told)
-    if not tools:
-        return _honestly(
-            "This session has no tools, so I cannot look at any file: start it without `--no-tools`."
-        )
     doing, *takes = _TAKES.get(asked.kind, ("",))
     if takes and tools.isdisjoint(takes):
         either = " or ".join(f"`{name}`" for name in takes)
@@ -153,8 +152,8 @@ def _plan(asked: Question, tools: Collection[str]) -> Plan:
             return search.search(asked, tools)
 
 
-def _honestly(*parts: str) -> str:
-    return "\n\n".join([WHAT_IT_IS, *parts]) + "\n"
+def _honestly(*parts: str, has_tools: bool = True) -> str:
+    return "\n\n".join([WHAT_IT_IS if has_tools else WITHOUT_TOOLS, *parts]) + "\n"
 
 
 def _title(messages: Sequence[Sent]) -> str:

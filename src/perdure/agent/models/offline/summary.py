@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from perdure.agent.models.offline import WHAT_IT_IS
+from perdure.agent.models.offline import WHAT_IT_IS, WITHOUT_TOOLS
 from perdure.agent.models.offline.wording import one_line
 
 SECTIONS = (
@@ -77,8 +77,12 @@ def requested(text: str) -> str:
 def _conversation_of(text: str) -> list[Said]:
     """Who said what. What this program says of itself is no part of its answers."""
     parts = _SPEAKER.split(text)
-    texts = (said.strip().removeprefix(WHAT_IT_IS).lstrip() for said in parts[2::2])
+    texts = (_without_its_name(said.strip()) for said in parts[2::2])
     return [Said(who, said) for who, said in zip(parts[1::2], texts, strict=True) if said]
+
+
+def _without_its_name(said: str) -> str:
+    return said.removeprefix(WHAT_IT_IS).removeprefix(WITHOUT_TOOLS).lstrip()
 
 
 def summary(said: Sequence[Said], previous: str = "", focus: str = "") -> str:

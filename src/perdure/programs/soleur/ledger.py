@@ -1,0 +1,299 @@
+"""The ledger: everything that was decided in a project, in a Markdown file that people read and edit.
+
+    # Decision Ledger: api-server
+
+    - [2026-01-31 09:05] [Manual] [db] Use SQLite.
+
+    <home>/decisions/<project>.md      <home>/locks/decisions/<project>.lock
+
+It only grows: what people wrote stays, byte for byte, and what is added is there as a whole, on disk, or not
+at all. It is the word on what was decided: who corrects a line, or takes one out, has the last word. Sessions
+hold the same decisions, and know which of them have come here: what did not, because a process was killed or
+the disk was full, is added later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections import deque
+from collections.abc import Iterable, Sequence
+from datetime import UTC
+from typing import NamedTuple
+
+from perdure.errors import Held, NotSaved, Unreadable, UsageError
+from perdure.programs.soleur.decisions import AUTO, MANUAL, Decision, likeness, one_line
+from perdure.session import ids
+from perdure.session.stores import files
+from perdure.session.stores.lock import Lock
+from perdure.session.stores.log import AppendLog
+
+_FOLDER, _EXTENSION = "decisions", ".md"
+_LARGEST = 2**24
+_LONGEST_NAME = 200
+_PATIENCE = 10.0
+_HEADING = "# Decision Ledger: {}\n\n"
+_SOURCES = {MANUAL: "Manual", AUTO: "Auto"}
+_NO_NAME = re.compile("[/\\\\\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_LINE = re.compile(
+    r"[-*+][ \t]+"
+    r"(?:\[(?P<stamp>\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d)?)\][ \t]*)?"
+    r"(?:\[(?P<source>(?i:Manual|Auto(?:Detected)?))\][ \t]*(?:\[(?P<tags>[^\[\]]*)\](?!\()[ \t]*)?)?"
+    r"(?P<text>.*)",
+    re.ASCII,
+)
+_NO_TEXT = re.compile(r"[-*_ \t]*|\[[^\]]*")
+"""A rule across the page, or what is left of a line that was not written to its end."""
+
+
+class Line(NamedTuple):
+    stamp: str
+    """2026-01-31 09:05, in UTC; empty if its author wrote none."""
+    source: str
+    tags: tuple[str, ...]
+    text: str
+
+    @property
+    def likeness(self) -> str:
+        return likeness(self.text)
+
+    @property
+    def timestamp(self) -> str:
+        """The same as sessions have it; a day is that day."""
+        moment = ids.moment(self.stamp)
+        return "" if moment is None else ids.stamp(moment) if " " in self.stamp else self.stamp
+
+
+class Known(NamedTuple):
+    """A decision of a project, whoever knows of it."""
+
+    content: str
+    timestamp: str
+    """As exact as is known; empty if nobody knows."""
+    session_id: str
+    """Empty if it is in the ledger alone."""
+    tags: tuple[str, ...]
+    source: str
+    project: str
+
+
+class Ledger:
+    def __init__(self, home: str, project: str) -> None:
+        self.project = check_project(project)
+        self._home = home
+        self._relative = os.path.join(_FOLDER, project + _EXTENSION)
+        self.path = os.path.join(home, self._relative)
+
+    def read(self) -> list[Line] | None:
+        """None if there is no such file."""
+        try:
+            with files.open_to_read(self._home, self._relative) as file, files.told(Unreadable, self.path):
+                return _lines(self._bytes(file.fileno()))
+        except Unreadable as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+
+    def add(self, decisions: Sequence[Decision]) -> int:
+        """Write those of the decisions that are not here yet, and say how many these were."""
+        wanted = [each for each in decisions if one_line(each.content)]
+        if not wanted:
+            return 0
+        with self._lock() as lock, files.told(NotSaved, self.path):
+            if files.status(self._home, self._relative) is not None:
+                return self._append(lock, wanted)
+            missing = _missing([], wanted)
+            files.new_folder(self._home, _FOLDER)
+            heading = _HEADING.format(self.project).encode()
+            files.create(self._home, self._relative, b"".join([heading, *missing]))
+            return len(missing)
+
+    def _append(self, lock: Lock, wanted: Sequence[Decision]) -> int:
+        with contextlib.closing(AppendLog(self._home, self._relative, lock, "power")) as log:
+            data = self._bytes(log.fileno())
+            torn = _torn(data, wanted)
+            missing = _missing(_lines(data.removesuffix(torn)), wanted)
+            if not missing:
+                log.sync()  # all is there, perhaps from a process that died before it had synced it
+                return 0
+            missing.sort(key=lambda line: not line.startswith(torn))
+            if torn and missing[0].startswith(torn):
+                os.ftruncate(log.fileno(), len(data) - len(torn))  # and now all of it, in the same place
+                log.refresh()
+            heading = [] if data.strip() else [_HEADING.format(self.project).encode()]
+            log.append(b"".join([*heading, *missing]))
+            return len(missing)
+
+    def _lock(self) -> Lock:
+        place = os.path.join("locks", _FOLDER, f"{self.project}.lock")
+        try:
+            return Lock(self._home, place, self.project, _PATIENCE)
+        except Held as error:
+            who = f"process {error.pid}" if error.pid else "another process"
+            raise NotSaved(self.path, f"{who} is writing to it") from None
+
+    def _bytes(self, descriptor: int) -> bytes:
+        size = os.fstat(descriptor).st_size
+        if size > _LARGEST:
+            what = f"it has {size >> 20} MB, and more than {_LARGEST >> 20} are not read"
+            raise Unreadable(self.path, what)
+        return files.read_all(descriptor, size)
+
+
+def check_project(name: str) -> str:
+    """The name itself, if a ledger can have it: it becomes that of a file, and leads nowhere else."""
+    if not name.strip() or name == "." or ".." in name or _NO_NAME.search(name):
+        what = "a name has no / or \\ in it, no .. and no control characters"
+    elif len(name.encode()) > _LONGEST_NAME:
+        what = f"a name has at most {_LONGEST_NAME} bytes"
+    else:
+        return name
+    shown = name if len(name) <= 60 else name[:57] + "..."
+    raise UsageError(f"Not a name that a project's ledger can have: {shown!r}", what)
+
+
+def projects(home: str) -> list[str]:
+    """Those that have a ledger, by name."""
+    found = []
+    for name in files.names(home, _FOLDER):
+        if name.endswith(_EXTENSION):
+            with contextlib.suppress(UsageError, OSError):
+                project = check_project(name.removesuffix(_EXTENSION))
+                there = files.status(home, os.path.join(_FOLDER, name))
+                if there and stat.S_ISREG(there.st_mode):
+                    found.append(project)
+    return sorted(found)
+
+
+def known(
+    lines: Sequence[Line] | None, decisions: Sequence[Decision], missed: Sequence[Decision], project: str
+) -> list[Known]:
+    """All that was decided, each once: what the ledger says, in its order, then what it `missed`, which is
+    everything if there is none. By the decisions it is known in which session each was made."""
+    missed, lines = (decisions, ()) if lines is None else (missed, lines)
+    owners = _paired(lines, decisions)
+    left = {likeness(each.content): each for each in reversed(missed)}
+    found: dict[str, Known] = {}
+    for number, line in enumerate(lines):
+        owner = owners.get(number)
+        said = owner if owner and not line.stamp else line  # such a line was written by hand, and says less
+        found.setdefault(
+            line.likeness,
+            Known(
+                line.text,
+                owner.timestamp if owner else line.timestamp,
+                owner.session_id if owner else "",
+                said.tags,
+                said.source,
+                project,
+            ),
+        )
+    for like, each in reversed(left.items()):
+        found.setdefault(
+            like, Known(each.content, each.timestamp, each.session_id, each.tags, each.source, project)
+        )
+    return [*found.values()]
+
+
+# --- lines --------------------------------------------------------------------------------------------------
+
+
+def _lines(data: bytes) -> list[Line]:
+    text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    return [line for each in text.split("\n") if (line := _line(each))]
+
+
+def _line(text: str) -> Line | None:
+    found = _LINE.fullmatch(text)
+    said = found["text"].strip() if found else ""
+    if not found or not said or (found["tags"] is None and _NO_TEXT.fullmatch(said)):
+        return None
+    tags = [tag.strip() for tag in (found["tags"] or "").split(",")]
+    source = AUTO if (found["source"] or "").lower().startswith("auto") else MANUAL
+    stamp = (found["stamp"] or "").replace("T", " ")
+    return Line(stamp, source, tuple(filter(None, tags)), said)
+
+
+def _written(decision: Decision) -> bytes:
+    text = one_line(decision.content)
+    tags = ", ".join(filter(None, map(_tag, decision.tags)))
+    stamp = _stamp(decision.timestamp)
+    parts = [
+        *([f"[{stamp}]"] if stamp else []),
+        f"[{_SOURCES.get(decision.source, MANUAL)}]",
+        # A text that begins with a bracket must not be read as tags, nor a rule as no text at all.
+        *([f"[{tags}]"] if tags or _NO_TEXT.fullmatch(text) or text.startswith("[") else []),
+        text,
+    ]
+    return f"- {' '.join(parts)}\n".encode()
+
+
+def _tag(text: str) -> str:
+    return one_line(re.sub(r"[\[\],]", " ", text))
+
+
+def _stamp(timestamp: str) -> str:
+    moment = ids.moment(timestamp)
+    try:
+        return moment.astimezone(UTC).isoformat(" ", "minutes")[:16] if moment else ""
+    except OverflowError:
+        return ""
+
+
+# --- which are here already ---------------------------------------------------------------------------------
+
+
+def _missing(lines: Sequence[Line], wanted: Iterable[Decision]) -> list[bytes]:
+    seen = {line.likeness for line in lines}
+    found: dict[str, bytes] = {}
+    for each in wanted:
+        if (like := likeness(each.content)) not in seen:
+            found.setdefault(like, _written(each))
+    return [*found.values()]
+
+
+def _paired(lines: Sequence[Line], decisions: Iterable[Decision]) -> dict[int, Decision]:
+    """Whose each line is, by its number: of decisions that are alike, that of the same minute and source. A
+    line that is like nothing is an edited one, of a decision of the same minute and source that has no other:
+    lines and decisions are in the same order."""
+    numbers: dict[str, int] = {}
+    for number, line in enumerate(lines):
+        numbers.setdefault(line.likeness, number)
+    owners: dict[int, Decision] = {}
+    left: dict[str, Decision] = {}
+    for decision in decisions:
+        like = likeness(decision.content)
+        if like not in numbers:
+            left.setdefault(like, decision)
+            continue
+        number = numbers[like]
+        if number not in owners or _fits(lines[number], decision) > _fits(lines[number], owners[number]):
+            owners[number] = decision
+    edited: dict[tuple[str, str], deque[int]] = {}
+    for number in sorted(set(numbers.values()) - owners.keys()):
+        edited.setdefault((lines[number].stamp, lines[number].source), deque()).append(number)
+    for decision in left.values():
+        stamp = _stamp(decision.timestamp)
+        if stamp and (free := edited.get((stamp, decision.source))):
+            owners[free.popleft()] = decision
+    return owners
+
+
+def _fits(line: Line, decision: Decision) -> bool:
+    return (line.stamp, line.source) == (_stamp(decision.timestamp), decision.source)
+
+
+def _torn(data: bytes, wanted: Iterable[Decision]) -> bytes:
+    """The beginning of one of these at the end of a ledger, in the middle of a word: its process was killed
+    while it wrote. Who edits a file does not leave just that. What ends with a word may be somebody's line,
+    and stays as one."""
+    tail = data[data.rfind(b"\n") + 1 :]
+    lines = [_written(each) for each in wanted] if len(tail) > len(b"- [") else []
+    says_something = _line(tail.decode("utf-8", "replace")) is not None
+    for line in lines:
+        ends_with_a_word = line[len(tail) :][:1].isspace()
+        if line.startswith(tail) and not (says_something and ends_with_a_word):
+            return tail
+    return b""

@@ -1,0 +1,181 @@
+"""What a session holds beside what is said in it, and its partner is told of: what is attached, what was
+decided here and elsewhere in its project, and whether answers are searched for decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.errors import PerdureError, UsageError
+from perdure.programs.soleur import attached, ledger, recorded
+from perdure.programs.soleur.attached import Part
+from perdure.programs.soleur.decisions import (
+    LONGEST,
+    Decision,
+    autorecords,
+    decided,
+    filed,
+    likeness,
+    marked,
+    one_line,
+    unfiled,
+    with_tags,
+)
+from perdure.programs.soleur.ledger import Known, Ledger
+from perdure.session import ids
+from perdure.session.entry import Assistant, Body
+from perdure.session.session import Session
+
+_MOST = 100
+"""Decisions that a partner is told of, and characters of all of them."""
+_MOST_CHARACTERS = 20_000
+
+
+class Notebook:
+    def __init__(self, session: Session, home: str, *, autorecords_by_default: bool) -> None:
+        """All of the session is read for it."""
+        entries, facts = session.entries, session.header.facts
+        self._session_id = session.id
+        self.project = name if isinstance(name := facts.get("project_name"), str) else ""
+        self.parts = attached.parts(entries, facts)
+        self.decisions = decided(entries)
+        self.autorecords = autorecords(entries, autorecords_by_default)
+        self._ledger: Ledger | None = None
+        self.has_no_ledger: UsageError | None = None
+        """Why not."""
+        try:
+            self._ledger = Ledger(home, self.project)
+        except UsageError as error:
+            self.has_no_ledger = error
+        self._home = home
+        self._unfiled = unfiled(entries)
+        """Decisions that are not in the ledger yet."""
+        self._filed = self._marked = len(self.decisions) - len(self._unfiled)
+        """How many are, and how many of them the session knows of."""
+        self.unreadable: PerdureError | None = None
+        """Why the ledger could not be read, when that was last tried."""
+        self.is_switched = False
+        """Whether it is not recorded yet that `autorecords` is another."""
+        self._found: list[Decision] = []
+        """In answers that may not be on disk yet."""
+
+    # --- what is attached ------------------------------------------------------------------------------
+
+    def attach(self, part: Part) -> bool:
+        """Whether it takes the place of an earlier one."""
+        names = [each.name for each in self.parts]
+        if part.name in names:
+            self.parts[names.index(part.name)] = part
+            return True
+        self.parts.append(part)
+        return False
+
+    # --- what was decided ------------------------------------------------------------------------------
+
+    def decision(self, text: str) -> Decision | None:
+        """Made by hand; None if this session has it already. What was taken out of the ledger since then can
+        be decided again."""
+        content, tags = with_tags(" ".join(text.split()))
+        if likeness(content) in self._own & self._in_force:
+            return None
+        return self._made(content, tags, "Manual")
+
+    def found_in(self, answer: Assistant) -> Sequence[Body]:
+        """What an answer marks as decided and nobody knows yet, to be recorded together with it. A partner is
+        told of all decisions, so it may well repeat one of another session."""
+        marks = marked(answer.text) if self.autorecords else []
+        if not marks:
+            return []
+        seen = {*self._own, *(each.likeness for each in self._lines() or ())}
+        found: list[Decision] = []
+        for text in marks:
+            content, tags = with_tags(text)
+            if likeness(content) not in seen:
+                seen.add(likeness(content))
+                found.append(self._made(content, tags, "AutoDetected"))
+        self._found += found
+        return [each.body for each in found]
+
+    def take_found(self) -> list[Decision]:
+        """Those of answers that are on disk now."""
+        found, self._found = self._found, []
+        self.keep(*found)
+        return found
+
+    def keep(self, *decisions: Decision) -> None:
+        """They are recorded in the session."""
+        self.decisions += decisions
+        self._unfiled += decisions
+
+    def file(self) -> bool:
+        """Bring into the ledger what is not there yet. Whether the session does not say so: then `mark` is to
+        be recorded. What fails is tried again with the next one."""
+        count = len(self._unfiled)  # more may come meanwhile
+        if self._ledger is not None and count:
+            wanted = self._unfiled[:count]
+            if self._lines() is None and self.unreadable is None:
+                # That is nobody's edit: what was decided before is decided still.
+                others = recorded.by_project(self._home, lambda _: None).get(self.project)
+                wanted = [*(others.decisions if others else ()), *wanted]
+            self._ledger.add(wanted)
+            del self._unfiled[:count]
+            self._filed += count
+        return self._filed > self._marked
+
+    @property
+    def mark(self) -> Body:
+        return filed(self._filed)
+
+    def is_marked(self) -> None:
+        """The session has the `mark`."""
+        self._marked = self._filed
+
+    def take_over(self, before: Notebook) -> None:
+        """What waits for the disk: the session does not have it yet."""
+        self._found = before._found
+        self.autorecords, self.is_switched = before.autorecords, before.is_switched
+
+    def known(self) -> list[Known]:
+        """Everything that was decided in this project, as its ledger has it, and what has not come there."""
+        return ledger.known(self._lines(), self.decisions, self._unfiled, self.project)
+
+    def told(self) -> list[str]:
+        """What the partner is told of all this, beside who it is."""
+        return [text for text in (attached.prompt(self.parts), self._decisions_told()) if text]
+
+    def _decisions_told(self) -> str:
+        known = self.known()
+        if not known:
+            return ""
+        lines: list[str] = []
+        room = _MOST_CHARACTERS
+        for each in reversed(known[-_MOST:]):
+            line = " ".join(filter(None, ("-", each.timestamp[:10], one_line(each.content)[:LONGEST])))
+            room -= len(line)
+            if room < 0:
+                break
+            lines.insert(0, line)
+        left = len(known) - len(lines)
+        older = [f"({left} older ones are not shown.)"] if left else []
+        return "\n".join(["# Decisions so far", "", *older, *lines])
+
+    @property
+    def _own(self) -> set[str]:
+        return {likeness(each.content) for each in (*self.decisions, *self._found)}
+
+    @property
+    def _in_force(self) -> set[str]:
+        """What nobody has taken out of the ledger."""
+        everything = [*(each.content for each in self.known()), *(each.content for each in self._found)]
+        return {*map(likeness, everything)}
+
+    def _lines(self) -> list[ledger.Line] | None:
+        """None if there is no ledger, or none that can be read."""
+        self.unreadable = None
+        try:
+            return self._ledger.read() if self._ledger is not None else None
+        except PerdureError as error:
+            self.unreadable = error
+            return None
+
+    def _made(self, content: str, tags: tuple[str, ...], source: str) -> Decision:
+        return Decision(content, ids.stamp(ids.now()), self._session_id, tags, source)

@@ -1,0 +1,45 @@
+"""What the sessions of a home have decided. All of them are looked at: most have decided nothing, and a line
+says so without more of them being understood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from perdure.errors import PerdureError
+from perdure.programs.soleur.decisions import Decision, decided, unfiled
+from perdure.session.stores import open_store
+from perdure.session.stores.whole_file import WholeFileStore
+
+_NOTHING_DECIDED = b'\n  "decisions": []'  # as it stands in a document of ours, and nowhere else in one
+
+
+class Recorded(NamedTuple):
+    """Of a project, in the order in which they were made."""
+
+    decisions: list[Decision]
+    missed: list[Decision]
+    """Those of them that have not come into the ledger."""
+
+
+def by_project(home: str, told: Callable[[PerdureError], object]) -> dict[str, Recorded]:
+    """`told` hears of each session that cannot be read."""
+    store = open_store("soleur", home)
+    assert isinstance(store, WholeFileStore)
+    found: dict[str, Recorded] = {}
+    for ref in store.list():
+        try:
+            data = store.bytes_of(ref)
+        except PerdureError as error:
+            told(error)
+            continue
+        if _NOTHING_DECIDED in data and b"perdure.decision" not in data:
+            continue
+        document = store.parse(ref, data)
+        name = document.header.facts.get("project_name")
+        project = found.setdefault(name if isinstance(name, str) else "", Recorded([], []))
+        project.decisions.extend(decided(document.entries))
+        project.missed.extend(unfiled(document.entries))
+    for decisions in (each for project in found.values() for each in project):
+        decisions.sort(key=lambda decision: decision.timestamp)
+    return {name: project for name, project in found.items() if project.decisions}

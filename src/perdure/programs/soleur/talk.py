@@ -1,0 +1,388 @@
+"""`soleur spar` and `soleur load`: the shell as a sparring partner's, and what can be typed there."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable
+from contextlib import suppress
+from types import SimpleNamespace
+
+from perdure import config
+from perdure.agent.aside import in_thread
+from perdure.agent.models import Model
+from perdure.agent.session import AgentSession
+from perdure.agent.tokens import of_message
+from perdure.errors import NotFound, PerdureError, UsageError
+from perdure.front import opening, repl, slash, starting
+from perdure.front.amounts import counted, size
+from perdure.front.conversation import Conversation
+from perdure.front.opening import Meant
+from perdure.front.output import Output, Styled
+from perdure.front.profile import OwnProfile
+from perdure.front.shell import Shell
+from perdure.front.slash import Slash
+from perdure.front.visible import one_line
+from perdure.programs.soleur import attached, listing, persona
+from perdure.programs.soleur.attached import Part
+from perdure.programs.soleur.decisions import Decision
+from perdure.programs.soleur.decisions import autorecord as autorecorded
+from perdure.programs.soleur.notebook import Notebook
+from perdure.session import reference
+from perdure.session.entry import Assistant, Body, User
+from perdure.session.layouts import Home
+from perdure.session.session import Session
+from perdure.session.stores import open_store
+
+README = "README.md"
+
+
+def spar(options: SimpleNamespace, out: Output) -> int:
+    if options.session is not None and options.fresh:
+        raise UsageError("--session and --fresh mean different sessions", "give one of them")
+    return repl.talk(Soleur(options), out, config.here())
+
+
+def load(options: SimpleNamespace, out: Output) -> int:
+    return spar(SimpleNamespace(session=options.id, fresh=False, model=options.model), out)
+
+
+def _slash(
+    name: str, usage: str, summary: str, *, completes: str = "", may_run_beside: bool = False
+) -> Slash:
+    here = f"{__name__}:"
+    return Slash(name, here + name, usage, summary, here + completes if completes else "", may_run_beside)
+
+
+COMMANDS = {
+    each.name: each
+    for each in (
+        _slash(
+            "context", "PATH", "attach a file: it is part of every prompt from then on", completes="paths"
+        ),
+        _slash("decide", "TEXT", "record a decision; #words at its end are tags"),
+        _slash("decisions", "", "what was decided in this project", may_run_beside=True),
+        _slash("autorecord", "[on|off]", "whether decisions in answers are recorded", completes="switch"),
+        _slash("sessions", "", "list all sessions", may_run_beside=True),
+        Slash("load", f"{__name__}:load_session", "ID", "go on with another session", f"{__name__}:ids"),
+        _slash("save", "", "everything is saved by itself; this says where"),
+        slash.COMMANDS["help"],
+        slash.COMMANDS["quit"],
+    )
+}
+
+
+class Soleur(OwnProfile):
+    layout = "soleur"
+    title = "Soleur"
+    commands = COMMANDS
+    runs_command_lines = False
+    has_tools = False
+
+    def __init__(self, options: SimpleNamespace) -> None:
+        super().__init__(options, persona.settings())
+        self.home = persona.home()
+        self._prompt = persona.prompt()
+        self._notebooks: dict[str, Notebook] = {}
+        self._readme: Part | None = None
+        self._told_last = ""
+        """Of the ledger: what fails again and again is told once."""
+
+    # --- which session -----------------------------------------------------------------------------------
+
+    async def begin(self, shell: Shell) -> Meant | None:
+        """The last one, if its user wants that; else a new one, about this directory's README, if they do."""
+        if self.options.session is not None:
+            self.first = self.open_if_nothing_was_said
+            return await in_thread(self.found, self.options.session)
+        if not self.options.fresh and (row := await in_thread(listing.last, shell.cwd, shell.out)):
+            for line in listing.offered(row, shell.face.columns):
+                shell.face.line(*line)
+            is_wanted = await shell.ask("Resume last session?")
+            if is_wanted is None:
+                return None
+            if is_wanted:
+                self.first = self.open_if_nothing_was_said
+                return await in_thread(opening.at, row.path)
+        return await self._begun(shell)
+
+    async def _begun(self, shell: Shell) -> Meant | None:
+        """It is made when all is answered: however a question ends, there is no session without a word."""
+        readme = None
+        if os.path.isfile(os.path.join(shell.cwd, README)):
+            try:
+                readme = await in_thread(attached.read, README, shell.cwd, [])
+            except PerdureError as error:  # nobody need be asked
+                shell.face.note(Styled(one_line(error.said), "dim"))
+        if readme is not None:
+            is_wanted = await shell.ask(f"Load {README} as project context?")
+            if is_wanted is None:
+                return None
+            if is_wanted:
+                self._readme = readme
+                self.first = self.open_if_nothing_was_said
+        return await in_thread(self.new, shell.cwd)
+
+    def found(self, text: str) -> Meant:
+        try:
+            return opening.kept(*reference.find(text, [Home("soleur", self.home)]))
+        except NotFound as error:
+            error.hint = error.hint if error.nearest else "`soleur sessions` lists them"
+            raise
+
+    def new(self, cwd: str) -> Meant:
+        return opening.made(open_store("soleur", cwd=cwd), cwd)
+
+    def when_held(self, program: str, id: str) -> str:
+        return f"leave it there first; `{program} --fresh` begins another one"
+
+    # --- who answers -------------------------------------------------------------------------------------
+
+    def agent(self, meant: Meant, cwd: str, *, trusted: bool) -> AgentSession:
+        def found_in(answer: Assistant) -> Iterable[Body]:
+            return self._notebooks[meant.ref.id].found_in(answer)
+
+        return AgentSession(
+            cwd=cwd,
+            tools=[],
+            system_prompt=self._prompt,
+            trusted=trusted,
+            tells_of_project=False,
+            alongside=found_in,
+        )
+
+    async def prepare(self, conversation: Conversation) -> None:
+        await super().prepare(conversation)
+        default = self.settings.values.get("autorecord", True)
+        notebook = await in_thread(
+            lambda: Notebook(conversation.session, self.home, autorecords_by_default=default)
+        )
+        if before := self._notebooks.get(conversation.session.id):
+            notebook.take_over(before)
+        self._notebooks[conversation.session.id] = notebook
+        try:
+            if await in_thread(notebook.file):
+                await in_thread(conversation.session.append, notebook.mark)
+                notebook.is_marked()
+        except PerdureError as error:
+            conversation.agent.notices.append(_not_filed(error))
+        conversation.agent.tell(*await in_thread(notebook.told))
+        if notebook.unreadable is not None:
+            conversation.agent.notices.append(one_line(notebook.unreadable.said))
+        if known := len(await in_thread(notebook.known)):
+            said = f"Told of {counted(known, 'decision')} of {notebook.project}; /decisions lists them."
+            conversation.face.note(Styled(one_line(said), "dim"))
+
+    def notebook(self, conversation: Conversation) -> Notebook:
+        return self._notebooks[conversation.session.id]
+
+    # --- what is said ------------------------------------------------------------------------------------
+
+    async def open_if_nothing_was_said(self, shell: Shell) -> None:
+        """Who has read something, and is asked nothing, asks."""
+        conversation = shell.conversation
+        notebook = self.notebook(conversation)
+        if self._readme is not None:
+            readme, self._readme = self._readme, None
+            await attach(shell, readme)
+        if notebook.parts and not await in_thread(_is_begun, conversation.session):
+            await conversation.be_opened(persona.OPENING)
+
+    async def saying(self, conversation: Conversation) -> None:
+        """Others may have decided something meanwhile, or edited the ledger."""
+        notebook = self.notebook(conversation)
+        if notebook.is_switched:
+            conversation.agent.agent.note_change(autorecorded(notebook.autorecords))
+            notebook.is_switched = False
+        conversation.agent.tell(*await in_thread(notebook.told))
+
+    async def answered(self, conversation: Conversation) -> None:
+        if found := self.notebook(conversation).take_found():
+            await self.tell_of(conversation, found)
+
+    async def save(self, conversation: Conversation) -> bool:
+        """And what is not in the ledger yet comes there."""
+        is_written = await super().save(conversation)
+        await self.answered(conversation)
+        await self._file(conversation)
+        return is_written
+
+    async def record(self, conversation: Conversation, *bodies: Body) -> None:
+        """And with it an answer that the disk had refused, with what it decided."""
+        notebook = self.notebook(conversation)
+        switched = [autorecorded(notebook.autorecords)] if notebook.is_switched else []
+        await conversation.record(*switched, *bodies)
+        notebook.is_switched = False
+        await self.answered(conversation)
+
+    async def tell_of(self, conversation: Conversation, decisions: Iterable[Decision]) -> None:
+        """They are in the session: into the ledger, to its user, and to the partner."""
+        notebook = self.notebook(conversation)
+        for each in decisions:
+            said = " ".join([f"Decided: {each.content}", *(f"#{tag}" for tag in each.tags)])
+            conversation.face.note(Styled(one_line(said), "green"))
+        if notebook.has_no_ledger is not None:
+            conversation.face.note(Styled(_not_filed(notebook.has_no_ledger), "yellow"))
+        await self._file(conversation)
+        conversation.agent.tell(*await in_thread(notebook.told))
+
+    async def _file(self, conversation: Conversation) -> None:
+        notebook = self.notebook(conversation)
+        try:
+            is_filed = await in_thread(notebook.file)
+        except PerdureError as error:
+            if (said := _not_filed(error)) != self._told_last:
+                conversation.face.note(Styled(said, "yellow"))
+            self._told_last = said
+            return
+        self._told_last = ""
+        if is_filed:
+            with suppress(PerdureError):  # it is marked the next time: nothing is added twice
+                await conversation.agent.record(notebook.mark)
+                notebook.is_marked()
+
+    # --- what is shown -----------------------------------------------------------------------------------
+
+    def say_how_to_go_on(self, shell: Shell, *, is_saved: bool) -> None:
+        command = f"{starting.as_called(shell.out.program)} load {shlex.quote(shell.conversation.session.id)}"
+        shell.out.line(Styled(f"Resume: {command}", "dim"))
+
+
+def _is_begun(session: Session) -> bool:
+    """Whether somebody has said something: an answer of which nothing came does not count."""
+    return any(entry.type == "message" and (entry.role == "user" or entry.text) for entry in session.entries)
+
+
+def _not_filed(error: PerdureError) -> str:
+    return one_line(f"Not in the ledger: {error.message.removeprefix('Not saved: ')}; the session has it")
+
+
+def _of(shell: Shell) -> tuple[Soleur, Notebook]:
+    assert isinstance(shell.profile, Soleur)
+    return shell.profile, shell.profile.notebook(shell.conversation)
+
+
+# --- what can be typed -----------------------------------------------------------------------------------
+
+
+async def context(shell: Shell, arguments: str) -> None:
+    profile, notebook = _of(shell)
+    if not arguments:
+        if not notebook.parts:
+            raise UsageError("/context needs a file", "as in /context docs/plan.md")
+        for part in notebook.parts:
+            shell.face.line(f"{one_line(part.name)}, {size(len(part.content.encode()))}")
+        return
+    await attach(shell, await in_thread(attached.read, arguments, shell.cwd, notebook.parts))
+    await profile.open_if_nothing_was_said(shell)
+
+
+def paths(shell: Shell, typed: str) -> Iterable[str]:
+    folder, name = os.path.split(typed)
+    try:
+        found = sorted(
+            os.scandir(os.path.join(shell.cwd, os.path.expanduser(folder))), key=lambda each: each.name
+        )
+    except (OSError, ValueError):
+        return
+    for each in found:
+        path = os.path.join(folder, each.name) + ("/" if each.is_dir() else "")
+        # What is hidden is wanted by who types its dot; what cannot be seen is chosen by nobody.
+        if path.isprintable() and each.name.startswith(name or each.name.lstrip(".")):
+            yield path
+
+
+async def attach(shell: Shell, part: Part) -> None:
+    profile, notebook = _of(shell)
+    if part in notebook.parts:
+        return shell.face.note(Styled(one_line(f"{part.name} has not changed."), "dim"))
+    _refuse_what_is_never_read(part, notebook.parts, shell.conversation.agent.model)
+    await profile.record(shell.conversation, part.body)
+    is_again = notebook.attach(part)
+    shell.conversation.agent.tell(*await in_thread(notebook.told))
+    how = "Read again" if is_again else "Attached"
+    said = f"{how}: {part.name}, {size(len(part.content.encode()))}. It is in every prompt from now on."
+    shell.face.note(Styled(one_line(said), "dim"))
+
+
+def _refuse_what_is_never_read(part: Part, there: Iterable[Part], model: Model) -> None:
+    """It is in every prompt, so with too much of it nothing could be said any more."""
+    everything = [part, *(each for each in there if each.name != part.name)]
+    count = sum(of_message(User(each.content)) for each in everything)
+    if count > model.context_window:
+        beside = " with what is attached already" if len(everything) > 1 else ""
+        raise UsageError(
+            one_line(f"Cannot attach {part.name}: that is about {count:,} tokens{beside}")
+            + f", and {model.reference} reads {model.context_window:,}",
+            "attach the part of it that matters, or talk with a model that reads more",
+        )
+
+
+async def decide(shell: Shell, arguments: str) -> None:
+    profile, notebook = _of(shell)
+    if not arguments:
+        raise UsageError("/decide needs a decision", "as in /decide We charge per seat. #pricing")
+    decision = notebook.decision(arguments)
+    if decision is None:
+        return shell.face.note(Styled("That is recorded already.", "dim"))
+    await profile.record(shell.conversation, decision.body)
+    notebook.keep(decision)
+    await profile.tell_of(shell.conversation, [decision])
+
+
+async def decisions(shell: Shell, arguments: str) -> None:
+    _, notebook = _of(shell)
+    known = await in_thread(notebook.known)
+    if notebook.unreadable is not None:
+        shell.face.note(Styled(one_line(notebook.unreadable.said), "yellow"))
+    await shell.face.aside(lambda: listing.show_decisions(known, shell.out))
+
+
+async def autorecord(shell: Shell, arguments: str) -> None:
+    profile, notebook = _of(shell)
+    if arguments:
+        if arguments not in switch(shell, ""):
+            raise UsageError(f"/autorecord is on or off, not {arguments!r:.40}", "as in /autorecord off")
+        is_on = arguments == "on"
+        if is_on != notebook.autorecords:
+            notebook.autorecords = is_on
+            notebook.is_switched = True  # recorded with what comes first: an empty session stays empty
+            if await in_thread(lambda: shell.conversation.session.entries):
+                await profile.record(shell.conversation)
+    are = "are recorded" if notebook.autorecords else "are not recorded"
+    shell.face.note(Styled(f"Decisions in answers {are}.", "dim"))
+
+
+def switch(shell: Shell, typed: str) -> Iterable[str]:
+    return ("on", "off")
+
+
+async def sessions(shell: Shell, arguments: str) -> None:
+    await shell.face.aside(lambda: listing.sessions(SimpleNamespace(), shell.out))
+
+
+async def load_session(shell: Shell, arguments: str) -> None:
+    profile, _ = _of(shell)
+    if not arguments:
+        raise UsageError("/load needs a session", "/sessions lists them")
+    meant = await in_thread(profile.found, arguments)
+    if meant.ref.path == shell.conversation.meant.ref.path:
+        return shell.face.note(Styled("That is this session.", "dim"))
+    if await shell.open(meant):
+        await shell.ready()
+        await profile.open_if_nothing_was_said(shell)
+
+
+def ids(shell: Shell, typed: str) -> Iterable[str]:
+    profile, _ = _of(shell)
+    found = reference.listed([Home("soleur", profile.home)])
+    return (ref.id for _, ref in found if ref.id.startswith(typed))
+
+
+async def save(shell: Shell, arguments: str) -> None:
+    session = shell.conversation.session
+    await shell.conversation.save()
+    if session.is_empty and not shell.conversation.is_said:
+        raise UsageError("There is nothing to save yet", "say something first")
+    shell.face.line(f"Session saved: {session.id}")
+    shell.face.note(Styled(config.as_typed(session.ref.path), "dim"))

@@ -1,0 +1,128 @@
+"""soleur's decisions over time: made again, edited, made elsewhere, and in a ledger that cannot be read."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.agent.models.wire_server import wire_server
+from tests.programs.started import document, soleur, system_of
+
+__all__ = ["soleur", "wire_server"]
+
+
+@pytest.fixture
+def ledger(soleur) -> Path:
+    return soleur.home / ".soleur" / "decisions" / "acme.md"
+
+
+def told(system: str) -> list[str]:
+    """The decisions that the partner was told of, without their days."""
+    lines = system.partition("# Decisions so far\n\n")[2].partition("\n\n")[0]
+    return re.findall(r"^- (?:[\d-]{10} )?(.*)$", lines, re.MULTILINE)
+
+
+def listed(soleur) -> list[dict[str, object]]:
+    return json.loads(soleur.within("decisions", "--json").out)
+
+
+# --- made again -------------------------------------------------------------------------------------------
+
+
+def test_sol_12_what_was_taken_out_of_the_ledger_can_be_decided_again_by_hand(soleur, wire_server, ledger):
+    """It is recorded, filed and in force; and lists have its time, source and session, not the first's."""
+    soleur.answers(wire_server, "[DECISION: Only in Europe.] Why?", "Hm.")
+    soleur.within("--fresh", stdin="Hello\n")
+    first = soleur.files[0]
+    for words in (["--fresh"], ["load", first.stem]):
+        path, before = soleur.files[0], document(soleur.files[0])["decisions"][-1]["timestamp"]
+        path.write_text(path.read_text().replace(before, "2026-01-31T09:05:00.000Z"))
+        ledger.write_text("# Decision Ledger: acme\n\n")
+        assert listed(soleur) == []
+
+        done = soleur.within(*words, stdin="/decide only in europe\n/decisions\nAnd?\n")
+        assert "Decided: only in europe\n" in done.err
+        assert done.out.count("  Manual  only in europe\n") == 1
+        assert told(system_of(wire_server)) == ["only in europe"]
+        assert ledger.read_text().count("] [Manual] only in europe\n") == 1
+        found = document(soleur.files[0])["decisions"][-1]
+        assert (found["source"], found["session_id"]) == ("Manual", soleur.files[0].stem)
+        (row,) = listed(soleur)
+        assert row == {**{name: found[name] for name in row if name != "project"}, "project": "acme"}
+    assert [each["source"] for each in document(first)["decisions"]] == ["AutoDetected", "Manual"]
+
+
+def test_sol_12_autorecord_that_was_switched_off_before_a_decision_stays_off(soleur, wire_server):
+    """The decision is the first that is recorded, and brings it along."""
+    soleur.answers(wire_server, "[DECISION: Never mind.] Why?")
+    soleur.within("--fresh", stdin="/autorecord off\n/decide Go.\n")
+    (path,) = soleur.files
+    assert soleur.within("load", path.stem, stdin="Hello\n/autorecord\n").err.splitlines()[-1] == (
+        "Decisions in answers are not recorded."
+    )
+    assert [each["content"] for each in document(path)["decisions"]] == ["Go."]
+
+
+# --- made elsewhere ---------------------------------------------------------------------------------------
+
+
+def test_sol_12_what_others_decide_while_a_session_is_open_is_in_its_next_prompt(soleur, wire_server, ledger):
+    """Another process, or who edits the ledger."""
+    soleur.answers(wire_server, "Hm.")
+    with soleur.piped("--fresh") as talk:
+        talk.say("/decide Ours.", "One")
+        talk.until(lambda: talk.out.count("Hm.") == 1)
+        assert told(system_of(wire_server)) == ["Ours."]
+        soleur.within("--fresh", stdin="/decide Theirs.\n")
+        ledger.write_text(f"{ledger.read_text().replace('Ours', 'Ours, until May')}- By hand.\n")
+        talk.say("Two")
+        talk.until(lambda: talk.out.count("Hm.") == 2)
+        assert talk.leave() == 0
+    assert told(system_of(wire_server)) == ["Ours, until May.", "Theirs.", "By hand."]
+
+
+def test_sol_12_a_day_that_was_typed_into_the_ledger_is_that_day_everywhere(soleur, ledger):
+    """Whatever clock its reader has; a minute is one of theirs."""
+    ledger.parent.mkdir(parents=True)
+    ledger.write_text("- [2026-01-31] By hand.\n- [2026-02-01 02:30] [Manual] By night.\n")
+    for zone, night in (("America/New_York", "2026-01-31 21:30"), ("Asia/Tokyo", "2026-02-01 11:30")):
+        done = soleur.run("decisions", env={**os.environ, "TZ": zone})
+        assert done.out.splitlines()[2:] == [
+            "2026-01-31        Manual  By hand.",
+            f"{night}  Manual  By night.",
+        ]
+    assert [row["timestamp"] for row in listed(soleur)] == ["2026-01-31", "2026-02-01T02:30:00.000Z"]
+
+
+# --- a ledger that cannot be read ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (Path.mkdir, "a folder is in its place"),
+        (lambda path: path.symlink_to("elsewhere.md"), "it is a symbolic link"),
+        (lambda path: path.write_bytes(bytes(17 << 20)), "it has 17 MB, and more than 16 are not read"),
+    ],
+    ids=["folder", "link", "too large"],
+)
+def test_sol_12_with_a_ledger_that_cannot_be_read_a_session_has_its_own_decisions(
+    soleur, wire_server, ledger, make, why
+):
+    """In lists and in prompts; why there are no others is said once, and with each list."""
+    soleur.answers(wire_server, "Hm.")
+    soleur.within("--fresh", stdin="/decide Ours.\n")
+    soleur.within("--fresh", stdin="/decide Theirs.\n")
+    second, first = soleur.files
+    ledger.unlink()
+    make(ledger)
+    done = soleur.within("load", first.stem, stdin="Hello\nAgain\n")
+    assert (done.code, done.err.count(str(ledger))) == (0, 1)
+    assert why in done.err
+    assert told(system_of(wire_server)) == ["Ours."]
+    done = soleur.within("load", second.stem, stdin="/decisions\n")
+    assert done.out.count("  Manual  Theirs.\n") == 1
+    assert done.err.count(why) == 2
+    assert sorted(str(row["content"]) for row in listed(soleur)) == ["Ours.", "Theirs."]
