@@ -284,6 +284,25 @@ def test_a_question_at_a_terminal():
     child.close()
 
 
+def test_g_5_a_signal_ends_a_question_whichever_thread_is_told_of_it():
+    """Then nothing wakes the call that waits for an answer, as with a signal that comes right before it."""
+    child = at_terminal("""
+        import os, signal, threading, time
+        from perdure.front.face import Interrupted, directly
+        def tell():
+            time.sleep(0.3)
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        threading.Thread(target=tell).start()
+        try:
+            directly(lambda: out.ask("Really?"))
+        except Interrupted as error:
+            out.line(f"{error.message}: {error.exit_code}")
+    """)
+    child.expect_exact("Really? [y/N] \r\nStopped: 143\r\n")
+    child.expect(pexpect.EOF)
+    child.close()
+
+
 # --- progress -------------------------------------------------------------------------------------------
 
 

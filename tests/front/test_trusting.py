@@ -22,6 +22,7 @@ from perdure.front.output import Output, Styled
 from perdure.front.trusting import ask, lines, project
 from perdure.front.visible import width
 from perdure.programs.pi import main
+from tests.front.typed import Typed
 
 ASKING = "from perdure.front.output import Output; from perdure.front.trusting import ask; import sys;"
 
@@ -51,7 +52,7 @@ class Place:
     def ask(self, answer: str | None = None, *, may_ask: bool = True) -> Answered:
         """With an answer, at a terminal."""
         told = io.StringIO() if answer is None else Terminal()
-        typed = io.StringIO("y\n") if answer is None else Terminal(answer)
+        typed = Typed("y\n") if answer is None else Typed(answer, is_terminal=True)
         self._patch.setattr(sys, "stdin", typed)
         self._patch.setattr(sys, "stderr", told)
         found = ask(str(self.folder), Output(program="perdure"), may_ask=may_ask)
@@ -259,7 +260,8 @@ def test_g_10_mcp_asks_before_it_uses_what_a_folder_brings(answer, listed, place
     place.write(".pi/settings.json", '{"mcpServers": {"evil": {"command": "evil", "disabled": true}}}')
     monkeypatch.chdir(place.folder)
     told, answered = Terminal(), io.StringIO()
-    assert mcp(SimpleNamespace(name=[]), Output(stdout=answered, stderr=told, stdin=Terminal(answer))) == 0
+    typed = Typed(answer, is_terminal=True)
+    assert mcp(SimpleNamespace(name=[]), Output(stdout=answered, stderr=told, stdin=typed)) == 0
     assert "evil: runs evil; is disabled now\n" in told.getvalue()
     assert listed in answered.getvalue()
     assert bool(listed) == bool(answered.getvalue())

@@ -37,6 +37,7 @@ _PAGER = "less -FRX"
 _PATIENCE = 1.0  # seconds of work before its progress is shown
 _PACE = 0.1
 _BAR = 30
+_LOOKS_UP = 0.1  # seconds that a signal may have to wait while an answer is waited for
 _MOST_CANDIDATES = 20
 
 
@@ -190,23 +191,16 @@ class Output:
             asked, columns = f"{question} [y/N]", self.note_columns if self.is_watched else 0
         text = "\n".join(folded(asked, columns and columns - 1)) + " "
         while True:
-            if in_conversation:
-                try:
-                    self.prompt(text)
-                    line = self.read_line()
-                except BaseException:  # a signal, of which a line of its own tells
-                    self._tell("\n" if self.has_echo else "")
-                    raise
-                answer = "" if line is None else f"{line}\n"
-                if line is None or not self.has_echo:
-                    self.line("")
-            else:
-                self._tell(text)
-                answer = self._answer()
-                if not answer.endswith("\n") or not _is_terminal(self._stdin):
-                    self._tell("\n")  # nobody typed one that can be seen
-            match answer.strip().lower():
-                case _ if not answer:
+            try:
+                (self.prompt if in_conversation else self._tell)(text)
+                line = self.read_line()
+            except BaseException:  # a signal, of which a line of its own tells
+                self._tell("" if in_conversation and not self.has_echo else "\n")
+                raise
+            if line is None or not (self.has_echo if in_conversation else _is_terminal(self._stdin)):
+                (self._write if in_conversation else self._tell)("\n")  # nobody typed one that can be seen
+            match line and line.strip().lower():
+                case None:
                     return None
                 case "y" | "yes":
                     return True
@@ -265,7 +259,7 @@ class Output:
         while (end := self._unread.find(b"\n", at)) < 0:
             at = len(self._unread)
             try:
-                data = os.read(self._stdin.fileno(), 65536) if self._stdin is not None else b""
+                data = _read_awake(self._stdin.fileno()) if self._stdin is not None else b""
             except (OSError, ValueError):
                 data = b""
             if not data:
@@ -275,15 +269,6 @@ class Output:
         line = self._unread[:size].decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
         del self._unread[:size]
         return line if size else None
-
-    def _answer(self) -> str:
-        try:
-            return self._stdin.readline() if self._stdin is not None else ""
-        except (OSError, ValueError):
-            return ""  # what cannot be read is no yes
-        except BaseException:  # a signal, of which a line of its own tells
-            self._tell("\n")
-            raise
 
     def _is_longer_than_the_screen(self, text: str) -> bool:
         assert self._stdout is not None
@@ -386,6 +371,19 @@ def _write_all(buffer: Any, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[buffer.write(rest) or 0 :]
+
+
+def _read_awake(descriptor: int) -> bytes:
+    """What comes in next. A signal that comes right before a call that waits, or that another thread was told
+    of, would wait with it until somebody types: the main thread, which has to answer it, looks up often."""
+    import threading
+
+    if os.name == "posix" and threading.current_thread() is threading.main_thread():
+        import select
+
+        while not select.select([descriptor], [], [], _LOOKS_UP)[0]:
+            pass
+    return os.read(descriptor, 65536)
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import pty
@@ -19,6 +18,7 @@ from perdure.session.entry import Entry, placed
 from perdure.session.layouts import Home
 from perdure.session.stores import Found, Header, Store
 from perdure.testing import user_entry
+from tests.front.typed import Typed
 from tests.layouts import ALL, store_of
 from tests.session.snapshot import snapshot
 
@@ -83,9 +83,9 @@ class Machine:
             self.add(layout, "another")
         return self
 
-    def run(self, *words: str, stdin: Any = "") -> Done:
+    def run(self, *words: str, stdin: str | Typed = "") -> Done:
         """`pi sessions …` in this process, through pipes."""
-        self._patch.setattr(sys, "stdin", io.StringIO(stdin) if isinstance(stdin, str) else stdin)
+        self._patch.setattr(sys, "stdin", Typed(stdin) if isinstance(stdin, str) else stdin)
         self._captured.readouterr()
         code = main(["sessions", *words])
         return Done(code, *self._captured.readouterr())

@@ -10,6 +10,7 @@ import pytest
 
 from perdure.session.session import Session
 from tests.front.commands.machine import Machine, at_terminal, break_home, process
+from tests.front.typed import Typed
 from tests.layouts import ALL, store_of
 
 HOSTILE = "a\x1b[31mb\u202ec\x07"
@@ -294,17 +295,14 @@ def test_what_is_deleted_during_the_question_stays(full):
     first, second = names(full)[:2]
     assert full.run("rm", first).code == 0
 
-    class Slow:
-        def readline(self) -> str:
+    class Slow(Typed):
+        def fileno(self) -> int:
             program, _, id = second.partition(":")
             store = full.store(program)
             store.delete(next(ref for ref in store.list() if ref.id == id))
-            return "y\n"
+            return super().fileno()
 
-        def isatty(self) -> bool:
-            return False
-
-    done = full.run("trash", "--empty", stdin=Slow())
+    done = full.run("trash", "--empty", stdin=Slow("y\n"))
     assert "\nDeleted 1 session, " in done.out
     assert [each["reference"] for each in full.run("trash", "--json").data] == [second]
 
