@@ -7,7 +7,6 @@ on the same `Session` and from a new process.
 
 import errno
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -31,6 +30,7 @@ from tests.crash.killing import (
     store_in,
     texts_in,
 )
+from tests.small_disk import BALLAST, fill, make_room, needed_disk
 
 # --- faults made in this process --------------------------------------------------------------------
 
@@ -240,28 +240,20 @@ def append_below_every_limit(home: str, layout: str) -> int:
 @pytest.fixture
 def small_disk(layout, tmp_path):
     """A real disk of 128 KB, in memory; of 512 KB for those who keep more than one file, or replace them."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    size = "512k" if layout in SLOW else "128k"
-    options = ["-t", "tmpfs", "-o", f"size={size},mode=700", "perdure-test", place]
-    mounted = subprocess.run(["mount", *options], capture_output=True, text=True)
-    if mounted.returncode:
-        pytest.skip("needs the right to mount a tmpfs")
-    yield place
-    subprocess.run(["umount", "--lazy", place], check=True)
+    with needed_disk(tmp_path / "disk", "512k" if layout in SLOW else "128k") as place:
+        yield place
 
 
 def test_r9_a_full_disk_is_told_in_the_call_that_meets_it(layout, small_disk):
     """Exactly what was acknowledged is there; then room is made, and the session goes on."""
-    seen = alone(
-        append_until_full, home=str(small_disk / "home"), ballast=str(small_disk / "ballast"), layout=layout
-    )
+    seen = alone(append_until_full, disk=str(small_disk), layout=layout)
     assert seen["short writes"] > 0
     assert seen["errors at once"] > 0
 
 
-def append_until_full(home: str, ballast: str, layout: str) -> dict[str, int]:
-    store = store_in(home, layout)
+def append_until_full(disk: str, layout: str) -> dict[str, int]:
+    place = Path(disk)
+    store = store_in(str(place / "home"), layout)
     seen = {"short writes": 0, "errors at once": 0}
 
     def noted(write: Callable[..., int], descriptor: int, data: bytes) -> int:
@@ -273,7 +265,7 @@ def append_until_full(home: str, ballast: str, layout: str) -> dict[str, int]:
         seen["short writes"] += length < len(data)
         return length
 
-    Path(ballast).write_bytes(bytes(16_000))
+    (place / BALLAST).write_bytes(bytes(16_000))
     with Session.create(store) as session, Session.create(store) as empty, failing("write", noted):
         acknowledged: list[str] = []
         for number in count():
@@ -285,7 +277,7 @@ def append_until_full(home: str, ballast: str, layout: str) -> dict[str, int]:
             acknowledged.append(said(str(number), 5000))
         assert number > 10
         assert texts_in(store, session.ref) == acknowledged
-        _fill(ballast)
+        fill(place)
         for _ in range(3):
             with pytest.raises(NotSaved, match=os.strerror(errno.ENOSPC)):
                 session.append(message(said("no room", 5000)))
@@ -293,7 +285,7 @@ def append_until_full(home: str, ballast: str, layout: str) -> dict[str, int]:
                 empty.append(message(said("no room", 5000)))
             with pytest.raises(NotSaved, match=os.strerror(errno.ENOSPC)):
                 session.fork()
-        os.unlink(ballast)
+        make_room(place)
         assert texts_in(store, session.ref) == acknowledged
         assert texts_in(store, empty.ref) == []
         for each in (session, empty):
@@ -302,14 +294,5 @@ def append_until_full(home: str, ballast: str, layout: str) -> dict[str, int]:
         append_in_a_new_process(store, each.ref)
         assert texts_in(store, each.ref) == [*expected, "from a new process"]
     assert len(list(store.list())) == 2
-    assert list(Path(home).rglob("*.tmp")) == []
+    assert list(place.rglob("*.tmp")) == []
     return seen
-
-
-def _fill(path: str) -> None:
-    with open(path, "ab", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            return

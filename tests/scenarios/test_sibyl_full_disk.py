@@ -5,7 +5,6 @@ reads what is on disk."""
 import os
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +31,7 @@ from tests.programs.sibyl_talks import (
     until_asked,
 )
 from tests.programs.started import Program, prompts_of, sibyl
+from tests.small_disk import fill, make_room, small_disk
 
 __all__ = ["damaged", "gate", "sibyl", "wire_server"]
 pytestmark = needs_tool("sbcl")
@@ -43,44 +43,32 @@ class Disk:
     def __init__(self, place: Path, *, is_real: bool) -> None:
         self.is_real = is_real
         self.reason = "No space left on device" if is_real else "File too large"
-        self._ballast = place / "ballast"
+        self._place = place
 
     def fill(self, talk: Piped) -> None:
         if self.is_real:
-            self._fill()
+            fill(self._place)
         else:
             fill_disk(talk)
 
     def free(self, talk: Piped) -> None:
         if self.is_real:
-            self._ballast.unlink()
+            make_room(self._place)
         else:
             free_disk(talk)
 
     def fill_before(self, program: Program) -> None:
         if self.is_real:
-            self._fill()
+            fill(self._place)
         else:
             program.command = ["sh", "-c", 'ulimit -f 0; exec "$0" "$@"', *program.command]
-
-    def _fill(self) -> None:
-        with self._ballast.open("ab", buffering=0) as file:
-            try:
-                while True:
-                    file.write(bytes(4096))
-            except OSError:
-                return
 
 
 @pytest.fixture
 def disk(home: Path) -> Iterator[Disk]:
     place = home / ".sibyl"
-    place.mkdir(mode=0o700)
-    options = ["-t", "tmpfs", "-o", "size=256k,mode=700", "perdure-test", str(place)]
-    is_real = subprocess.run(["mount", *options], capture_output=True).returncode == 0
-    yield Disk(place, is_real=is_real)
-    if is_real:
-        subprocess.run(["umount", "--lazy", place], check=True)
+    with small_disk(place, "256k") as is_real:
+        yield Disk(place, is_real=is_real)
 
 
 def until_sent(talk: Piped, server: WireServer, requests: int) -> None:

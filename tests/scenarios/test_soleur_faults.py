@@ -1,11 +1,9 @@
 """soleur when things go wrong: it is killed, a disk is full, a ledger cannot be written, others are there."""
 
-import contextlib
 import itertools
 import json
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -20,6 +18,7 @@ from tests.front.one_prompt import said
 from tests.front.shell_terminal import say, text_of, until_edited, until_idle
 from tests.needs import needs
 from tests.programs.started import MODEL, document, prompts_of, soleur, system_of
+from tests.small_disk import BALLAST, fill, make_room, needed_disk
 
 __all__ = ["soleur", "wire_server"]
 
@@ -282,19 +281,8 @@ def test_sol_03_sol_12_at_a_terminal_what_could_not_be_saved_is_given_back(soleu
 @pytest.fixture
 def disk(soleur):
     """A real one of 64 KB, in memory, where its home is."""
-    place = soleur.home / ".soleur"
-    place.mkdir()
-    options = ["-t", "tmpfs", "-o", "size=64k,mode=700", "perdure-test", place]
-    if subprocess.run(["mount", *options], capture_output=True).returncode:
-        pytest.skip("needs the right to mount a tmpfs")
-    yield place
-    subprocess.run(["umount", "--lazy", place], check=True)
-
-
-def fill(disk: Path) -> None:
-    with (disk / "ballast").open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(bytes(4096))
+    with needed_disk(soleur.home / ".soleur", "64k") as place:
+        yield place
 
 
 def test_sol_03_g_5_on_a_disk_that_is_full_nothing_is_begun(soleur, wire_server, disk):
@@ -305,9 +293,9 @@ def test_sol_03_g_5_on_a_disk_that_is_full_nothing_is_begun(soleur, wire_server,
     assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
     assert done.err.startswith(f"soleur: Not saved: {disk}/sessions/")
     assert "No space left on device; free some disk space" in done.err
-    assert [path.name for path in disk.rglob("*") if path.is_file()] == ["ballast"]
+    assert [path.name for path in disk.rglob("*") if path.is_file()] == [BALLAST]
     assert wire_server.requests == []
-    (disk / "ballast").unlink()
+    make_room(disk)
     assert soleur.run("--fresh", stdin="one\n").code == 0
     assert soleur.said() == [("user", "one"), ("assistant", "First.")]
 
@@ -330,7 +318,7 @@ def test_sol_03_sol_12_an_answer_that_meets_a_full_disk_is_saved_when_there_is_s
         until_asked(talk)
         assert [text for _, text in soleur.said()] == ["one", "First.", "two"]
         assert "Decided: " not in talk.err
-        (disk / "ballast").unlink()
+        make_room(disk)
         assert talk.leave() == 0
     assert [text.split(" [")[0] for _, text in soleur.said()] == ["one", "First.", "two", "Second."]
     assert decided(soleur) == in_ledger(soleur) == ["We go."]
