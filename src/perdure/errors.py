@@ -96,10 +96,11 @@ class NotSaved(PerdureError):
 
 
 class Conflict(PerdureError):
+    RELOAD = "reload the session, then try again"
     is_displaced = False
     """Whether what was saved is not where it was: it is kept beside that, or it could not be."""
 
-    def __init__(self, path: str, what: str, hint: str = "reload the session, then try again") -> None:
+    def __init__(self, path: str, what: str, hint: str = RELOAD) -> None:
         super().__init__(f"Not saved: {path} {what}", hint)
 
 

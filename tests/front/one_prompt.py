@@ -39,6 +39,8 @@ def called(*calls: tuple[str, str, dict[str, Any]]) -> bytes:
 
 
 HALF = b'data: {"choices":[{"index":0,"delta":{"content":"half an ans"}}]}\n\n'
+HALF_A_LINE = said("half an answer\n").partition(b"\n\n")[0] + b"\n\n"
+"""And what is shown of it is a line, also through a pipe."""
 
 
 class Pi:
@@ -111,7 +113,7 @@ async def _say(text: str, name: str, project: Path) -> str:
     return id
 
 
-def until(condition, seconds: float = 20) -> None:
+def until(condition, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end

@@ -6,6 +6,7 @@ with Piped(cwd=project) as shell:
     assert shell.leave() == 0
 """
 
+import signal
 import subprocess
 import sys
 import threading
@@ -40,25 +41,32 @@ class Piped:
         self.process.stdin.write("".join(f"{line}\n" for line in lines).encode())
         self.process.stdin.flush()
 
-    def until(self, condition: str | Callable[[], Any], seconds: float = 15) -> None:
+    def until(self, condition: str | Callable[[], Any], seconds: float = 60) -> None:
         """Until the text came out, or the condition holds."""
         end = time.monotonic() + seconds
         while not (condition() if callable(condition) else condition in self.out):
             assert time.monotonic() < end, f"not within {seconds} s: {condition}\n{self.out}\n{self.err}"
             time.sleep(0.01)
 
-    def wait(self, seconds: float = 15) -> int:
+    def wait(self, seconds: float = 60) -> int:
         """Its exit code, when all it wrote has been read."""
         code = self.process.wait(seconds)
         for reader in self._readers:
             reader.join()
         return code
 
-    def leave(self, seconds: float = 15) -> int:
+    def leave(self, seconds: float = 60) -> int:
         """By the end of input."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         return self.wait(seconds)
+
+    def leave_by_ctrl_c(self) -> int:
+        """Pressed until it is heard twice within two seconds, however slow the machine is."""
+        while self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            time.sleep(0.3)
+        return self.wait()
 
     def __enter__(self) -> "Piped":
         return self

@@ -63,7 +63,7 @@ class Seen:
         """Take in what has changed, after a short while at most. Whether something may still change."""
         raise NotImplementedError
 
-    def until(self, condition: str | Callable[[], object], seconds: float = 20) -> None:
+    def until(self, condition: str | Callable[[], object], seconds: float = 60) -> None:
         """Until the text is on the screen, or the condition holds. A text may end with a blank."""
         end = time.monotonic() + seconds
         is_going = True
@@ -115,7 +115,7 @@ class Terminal(Seen):
         self.pid: int = self._child.pid
         os.set_blocking(self._terminal, False)
 
-    def send(self, text: str, seconds: float = 20) -> None:
+    def send(self, text: str, seconds: float = 60) -> None:
         """Typed, also if it is more than the program reads before it writes."""
         rest, end = text.encode(), time.monotonic() + seconds
         while rest:
@@ -159,7 +159,7 @@ class Terminal(Seen):
         self._drawn.resize(rows, columns)
         self._child.setwinsize(rows, columns)
 
-    def wait(self, seconds: float = 20) -> int:
+    def wait(self, seconds: float = 60) -> int:
         """The exit code; negative, as in subprocess, if a signal ended the program."""
         end = time.monotonic() + seconds
         while self._child.isalive():
@@ -361,7 +361,7 @@ class Tmux(Seen):
     def resize(self, columns: int, rows: int) -> None:
         self._tmux("resize-window", "-x", str(columns), "-y", str(rows))
 
-    def wait(self, seconds: float = 20) -> int:
+    def wait(self, seconds: float = 60) -> int:
         """As that of `Terminal`."""
         self.until(self._ended, seconds)
         return -int(self._about("pane_dead_signal") or 0) or int(self._about("pane_dead_status"))

@@ -284,13 +284,15 @@ def test_a_question_at_a_terminal():
     child.close()
 
 
-def test_g_5_a_signal_ends_a_question_whichever_thread_is_told_of_it():
+def test_g_5_a_signal_ends_a_question_whichever_thread_is_told_of_it(tmp_path, monkeypatch):
     """Then nothing wakes the call that waits for an answer, as with a signal that comes right before it."""
+    monkeypatch.chdir(tmp_path)
     child = at_terminal("""
         import os, signal, threading, time
-        from perdure.front.face import Interrupted, directly
+        from perdure.front.signals import Interrupted, directly
         def tell():
-            time.sleep(0.3)
+            while not os.path.exists("asked"):
+                time.sleep(0.01)
             signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
         threading.Thread(target=tell).start()
         try:
@@ -298,7 +300,10 @@ def test_g_5_a_signal_ends_a_question_whichever_thread_is_told_of_it():
         except Interrupted as error:
             out.line(f"{error.message}: {error.exit_code}")
     """)
-    child.expect_exact("Really? [y/N] \r\nStopped: 143\r\n")
+    child.expect_exact("Really? [y/N] ")
+    time.sleep(0.1)  # and now it waits
+    (tmp_path / "asked").touch()
+    child.expect_exact("\r\nStopped: 143\r\n")
     child.expect(pexpect.EOF)
     child.close()
 

@@ -330,7 +330,7 @@ def test_a_session_that_another_program_wrote_to_can_be_opened_anew(pi, wire_ser
         with open(path, "a") as file:
             file.write(json.dumps(foreign) + "\n")
         shell.say("second")
-        shell.until(lambda: "was changed by another program; reload the session" in shell.err)
+        shell.until(lambda: "was changed by another program; send it again" in shell.err)
         assert len(wire_server.requests) == 1
         shell.say(f"/resume {pi.sessions.list_sessions()[0].id}", "third")
         assert shell.leave() == 1  # the second line was not taken

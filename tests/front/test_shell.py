@@ -79,7 +79,7 @@ def test_what_ends_it_at_the_question_of_trust_leaves_no_session(shell, term, nu
         terminal.keys("c-c")
     else:
         terminal.kill(number)
-    assert terminal.wait(5) == code
+    assert terminal.wait() == code
     assert session_files(shell) == {}
     assert not (shell.pi.home / ".pi" / "agent" / "trust.json").exists()
     assert b"Traceback" not in terminal.raw
@@ -94,12 +94,12 @@ def test_a_start_that_its_user_does_not_want_ends_in_order_and_makes_nothing(she
     terminal = before_a_prompt(shell, "--session", "eeee", columns=200)
     terminal.until("Stay here")
     terminal.keys("escape")
-    assert terminal.wait(5) == 0
+    assert terminal.wait() == 0
     assert is_given_back(terminal)
     assert b"Resume" not in terminal.raw
 
     terminal = before_a_prompt(shell, "-c", "-r", "x")
-    assert terminal.wait(10) == 2
+    assert terminal.wait() == 2
     assert "--continue and --resume mean different sessions" in text_of(terminal)
     assert session_files(shell) == before
 

@@ -22,6 +22,7 @@ from perdure.programs.soleur.ledger import Known, Ledger, Line, check_project, k
 from perdure.session import ids
 from perdure.session.stores.lock import Lock
 from tests.crash.killing import Child, Gate, Report, alone, check_told, die
+from tests.programs.waited import waits_for
 
 STAMP = "2026-01-31T09:05:00.123Z"
 MINUTE = "2026-01-31 09:05"
@@ -354,16 +355,20 @@ def test_sol_12_what_is_no_ledger_is_named_and_not_waited_for(home, what):
             act()
 
 
-def test_sol_12_a_ledger_that_another_process_writes_to_is_waited_for_and_then_named(home, monkeypatch):
+def test_sol_12_a_ledger_that_another_process_writes_to_is_waited_for_once_and_then_named(home, monkeypatch):
     """With the process that has it; and once that is done it can be written to."""
+    waited = waits_for(ledger, monkeypatch)
     monkeypatch.setattr(ledger, "_PATIENCE", 0.05)
     own = Ledger(str(home), "api")
     with Lock(str(home), "locks/decisions/api.lock", "", 1):
-        with pytest.raises(NotSaved, match=f"api.md: process {os.getpid()} is writing to it"):
-            own.add([made("x")])
+        for _ in range(3):
+            with pytest.raises(NotSaved, match=f"api.md: process {os.getpid()} is writing to it"):
+                own.add([made("x")])
         assert own.add([]) == 0
         assert own.read() is None
-    assert own.add([made("x")]) == 1
+    for text in "xy":
+        assert own.add([made(text)]) == 1
+    assert waited == [0.05, 0, 0, 0, 0.05]
 
 
 # --- a disk that fails ----------------------------------------------------------------------------------

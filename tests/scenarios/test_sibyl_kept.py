@@ -1,13 +1,8 @@
 """What was said in sibyl is kept: by itself, on a failing disk, after kill -9, while it is condensed, with
 others in the same place. After each test a Lisp reads what is on disk."""
 
-import fcntl
 import itertools
-import os
-import pty
 import re
-import subprocess
-import termios
 import threading
 import time
 from random import Random
@@ -20,7 +15,8 @@ from perdure.session.stores import START
 from perdure.session.stores.whole_file import WholeFileStore
 from perdure.testing import user_entry
 from tests.agent.models.wire_server import HANG, events, wire_server
-from tests.front.one_prompt import HALF, said, until
+from tests.front.one_prompt import HALF, said
+from tests.front.shell_terminal import hang_up
 from tests.needs import needs_tool
 from tests.programs.sibyl_talks import (
     count,
@@ -207,23 +203,12 @@ def test_g_3_kill_9_at_any_moment_leaves_all_that_was_acknowledged_in_a_file_tha
 def test_sib_14_when_the_terminal_goes_away_what_arrived_is_saved(sibyl, wire_server):
     """In the middle of an answer, and nobody is there to be told."""
     sibyl.answers(wire_server, events(HALF, HANG))
-    master, slave = pty.openpty()
-    with subprocess.Popen(
-        sibyl.command,
-        cwd=sibyl.project,
-        env={**os.environ, "TERM": "xterm-256color"},
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    ) as process:
-        os.close(slave)
-        until(lambda: b"sibyl[0]> " in os.read(master, 65536))
-        os.write(master, b"hello\r")
-        until(lambda: b"half an ans" in os.read(master, 65536))
-        os.close(master)
-        assert process.wait(20) == 129
+    with sibyl.terminal() as terminal:
+        terminal.until("sibyl[0]> ")
+        terminal.send("hello\r")
+        terminal.until("half an ans")
+        hang_up(terminal)
+        assert terminal.wait() == 129
     (path,) = sibyl.files
     assert (texts(path.parent.name), count(path)) == (["hello", "half an ans"], 1)
 

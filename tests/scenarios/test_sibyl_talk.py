@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.agent.models.wire_server import HANG, events, wire_server
-from tests.front.one_prompt import HALF, Pi, called, until
+from tests.front.one_prompt import HALF, HALF_A_LINE, Pi, called, until
 from tests.front.piped import Piped
 from tests.needs import needs_tool
 from tests.programs.sibyl_talks import (
@@ -358,16 +358,15 @@ def test_sib_14_g_7_every_way_out_saves_and_says_how_to_go_on(sibyl, wire_server
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_sib_14_a_signal_in_the_middle_of_a_reply_keeps_what_arrived(sibyl, wire_server, number):
     """And nothing else is said of it than that it was interrupted."""
-    sibyl.answers(wire_server, "Hm.", events(HALF + b"\n", HANG))
+    sibyl.answers(wire_server, "Hm.", events(HALF_A_LINE, HANG))
     with sibyl.piped() as talk:
         talk.say("hello", "more")
-        talk.until(lambda: len(wire_server.requests) == 2)
-        time.sleep(0.1)
+        talk.until("half an answer")
         talk.process.send_signal(number)
         assert talk.wait() == 128 + number
     id = id_in(talk.out)
-    assert talk.out.endswith(f"half an ans\n{ended(id)}")
-    assert (talk.err, texts(id)) == ("Interrupted\n", ["hello", "Hm.", "more", "half an ans"])
+    assert talk.out.endswith(f"half an answer\n{ended(id)}")
+    assert (talk.err, texts(id)) == ("Interrupted\n", ["hello", "Hm.", "more", "half an answer\n"])
 
 
 def test_sib_14_the_timer_is_stopped_before_the_last_save_which_is_one(sibyl, wire_server):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.models.wire_server import wire_server
-from tests.programs.started import document, soleur, system_of
+from tests.programs.started import Program, document, soleur, system_of
 
 __all__ = ["soleur", "wire_server"]
 
@@ -83,6 +83,45 @@ def test_sol_12_what_others_decide_while_a_session_is_open_is_in_its_next_prompt
     assert told(system_of(wire_server)) == ["Ours, until May.", "Theirs.", "By hand."]
 
 
+@pytest.mark.parametrize("ledger_says", [None, [], ["By hand."]], ids=["gone", "missed", "others"])
+def test_sol_12_what_did_not_come_into_the_ledger_is_known_in_other_sessions(
+    soleur, wire_server, ledger, ledger_says
+):
+    """Because its process was killed or the disk was full, or because the ledger is gone. Not in projects of
+    another name; and an answer that marks it decides nothing new."""
+    soleur.answers(wire_server, "[DECISION: theirs] Why?")
+    ledger.mkdir(parents=True)  # so it cannot be written
+    soleur.within("--fresh", stdin="/decide Theirs.\n")
+    ledger.rmdir()
+    if ledger_says is not None:
+        ledger.write_text("".join(f"- {line}\n" for line in ledger_says))
+    known = [*(ledger_says or []), "Theirs."]
+    done = soleur.within("--fresh", stdin="Hello\n/decisions\n")
+    assert f"Told of {len(known)} decision{'s' if len(known) > 1 else ''} of acme" in done.err
+    assert re.findall(r"  Manual  (.*)\n", done.out) == known
+    assert told(system_of(wire_server)) == known
+    assert document(soleur.files[0])["decisions"] == []
+    done = Program("soleur", soleur.home, soleur.home / "other").within("--fresh", stdin="/decisions\n")
+    assert "No decisions recorded yet\n" in done.out
+
+
+def test_sol_12_a_mark_that_the_session_cannot_take_is_no_ledger_that_could_not_be_written(
+    soleur, wire_server, ledger
+):
+    """Then the ledger has the decision, and nothing untrue is said of it."""
+    soleur.answers(wire_server, "Hm.")
+    ledger.mkdir(parents=True)
+    soleur.within("--fresh", stdin=f"{'x' * 8000}\n/decide Ours.\n")
+    ledger.rmdir()
+    (path,) = soleur.files
+    before = path.read_bytes()
+    soleur.command = ["sh", "-c", 'ulimit -f 8; exec "$0" "$@"', *soleur.command]  # no file over 4 KB, or 8
+    done = soleur.run("load", path.stem)
+    assert path.read_bytes() == before
+    assert "Not in the ledger" not in done.err
+    assert "[Manual] Ours.\n" in ledger.read_text()
+
+
 def test_sol_12_a_day_that_was_typed_into_the_ledger_is_that_day_everywhere(soleur, ledger):
     """Whatever clock its reader has; a minute is one of theirs."""
     ledger.parent.mkdir(parents=True)
@@ -108,10 +147,10 @@ def test_sol_12_a_day_that_was_typed_into_the_ledger_is_that_day_everywhere(sole
     ],
     ids=["folder", "link", "too large"],
 )
-def test_sol_12_with_a_ledger_that_cannot_be_read_a_session_has_its_own_decisions(
+def test_sol_12_with_a_ledger_that_cannot_be_read_sessions_say_what_was_decided(
     soleur, wire_server, ledger, make, why
 ):
-    """In lists and in prompts; why there are no others is said once, and with each list."""
+    """In lists and in prompts; what is wrong with the ledger is said once, and with each list."""
     soleur.answers(wire_server, "Hm.")
     soleur.within("--fresh", stdin="/decide Ours.\n")
     soleur.within("--fresh", stdin="/decide Theirs.\n")
@@ -121,8 +160,8 @@ def test_sol_12_with_a_ledger_that_cannot_be_read_a_session_has_its_own_decision
     done = soleur.within("load", first.stem, stdin="Hello\nAgain\n")
     assert (done.code, done.err.count(str(ledger))) == (0, 1)
     assert why in done.err
-    assert told(system_of(wire_server)) == ["Ours."]
+    assert told(system_of(wire_server)) == ["Ours.", "Theirs."]
     done = soleur.within("load", second.stem, stdin="/decisions\n")
-    assert done.out.count("  Manual  Theirs.\n") == 1
+    assert re.findall(r"  Manual  (.*)\n", done.out) == ["Ours.", "Theirs."]
     assert done.err.count(why) == 2
     assert sorted(str(row["content"]) for row in listed(soleur)) == ["Ours.", "Theirs."]

@@ -3,8 +3,6 @@ than this, and says the same to both."""
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -19,36 +17,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Line = Sequence[str | Styled]
-
-
-class Interrupted(PerdureError):
-    """A signal came while something had the terminal to itself."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__("Stopped")
-        self.exit_code = 128 + number
-
-
-def directly(work: Callable[[], T]) -> T:
-    """Something that reads and writes lines itself. The event loop, which has the signals otherwise, does not
-    run meanwhile: so they end it, `Interrupted`, and what is to be tidied up is tidied up. Other threads than
-    the main one have none."""
-    if threading.current_thread() is not threading.main_thread():
-        return work()
-
-    def stop(number: int, frame: object) -> None:
-        raise Interrupted(number)
-
-    known = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
-    caught = [each for each in known if each and signal.getsignal(each) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, stop) for number in caught}
-    waker = signal.set_wakeup_fd(-1)
-    try:
-        return work()
-    finally:
-        signal.set_wakeup_fd(waker)
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class Running(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -32,7 +31,7 @@ from perdure.agent.events import (
 from perdure.agent.models.resolver import wanted
 from perdure.agent.session import AgentSession
 from perdure.errors import Held, PerdureError, UsageError
-from perdure.front import starting, trusting
+from perdure.front import signals, starting, trusting
 from perdure.front.asking import Asked, prompt
 from perdure.front.opening import Meant, find_session
 from perdure.front.output import Output, Styled
@@ -270,9 +269,7 @@ class _Run:
     def _signals(self) -> Iterator[None]:
         """Each ends the turn, which keeps what arrived; one that comes before it, or after it, the rest."""
         loop = asyncio.get_running_loop()
-        known = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
-        # What whoever started us wants ignored stays so: nohup, or a shell's background job.
-        caught = [each for each in known if each and signal.getsignal(each) is not signal.SIG_IGN]
+        caught = signals.heeded()
         task = asyncio.current_task()
 
         def stop(number: int) -> None:

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from perdure.errors import PerdureError
-from perdure.front.face import Running, directly
+from perdure.front.face import Running
 from perdure.front.output import Output, Styled
+from perdure.front.signals import directly
 
 if TYPE_CHECKING:
     from perdure.front.shell import Shell

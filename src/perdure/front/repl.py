@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from types import SimpleNamespace
 
 from perdure import config
 from perdure.errors import UsageError
-from perdure.front import starting
+from perdure.front import signals, starting
 from perdure.front.face import Face
 from perdure.front.output import Output
 from perdure.front.profile import Profile
@@ -35,21 +33,8 @@ def talk(profile: Profile, out: Output, cwd: str) -> int:
     with suppress(RuntimeError):
         asyncio.get_running_loop()
         raise UsageError("A conversation cannot be held in an event loop", "give it a thread of its own")
-    with _signals_given_back():
+    with signals.given_back():
         return asyncio.run(_run(profile, out, cwd))
-
-
-@contextmanager
-def _signals_given_back() -> Iterator[None]:
-    """To whoever started this from a program of their own: an event loop leaves none of their handlers."""
-    names = ("SIGINT", "SIGTERM", "SIGHUP")
-    before = {number: signal.getsignal(number) for name in names if (number := getattr(signal, name, None))}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            with suppress(ValueError, TypeError):  # of another thread, or not Python's own
-                signal.signal(number, handler)
 
 
 async def _run(profile: Profile, out: Output, cwd: str) -> int:

@@ -47,10 +47,11 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
 from perdure.errors import PerdureError
-from perdure.front.face import Running, directly
+from perdure.front.face import Running
 from perdure.front.foot import SPIN, Foot
 from perdure.front.laid_out import Layout as Prose
 from perdure.front.output import Output, Styled, painted
+from perdure.front.signals import directly
 from perdure.front.visible import fit, one_line, visible
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from perdure import config, registry
 from perdure.agent.aside import in_thread
 from perdure.agent.trust import Trust
 from perdure.errors import Ambiguous, Conflict, Held, NotSaved, PerdureError, UsageError
-from perdure.front import moving, opening, recalling, starting, trusting
+from perdure.front import moving, opening, recalling, signals, starting, trusting
 from perdure.front.amounts import tokens
 from perdure.front.command_line import did_you_mean
 from perdure.front.conversation import Conversation
-from perdure.front.face import Face, Interrupted
+from perdure.front.face import Face
 from perdure.front.narration import words
 from perdure.front.opening import Meant
 from perdure.front.output import Output, OutputLost, Styled
@@ -79,7 +79,7 @@ class Shell:
     # --- its life ----------------------------------------------------------------------------------------
 
     async def run(self) -> int:
-        self._catch_signals()
+        signals.catch(self.interrupt, self.leave)
         with self._prints_told():
             try:
                 if await self._begin():
@@ -182,21 +182,6 @@ class Shell:
     def forgive(self) -> None:
         """The next Ctrl+C is the first one."""
         self._interrupted_at = float("-inf")
-
-    def _catch_signals(self) -> None:
-        """Until the event loop is closed: who presses Ctrl+C once more does not end the saving."""
-        loop = asyncio.get_running_loop()
-        actions: dict[str, Callable[[], None]] = {
-            "SIGINT": self.interrupt,
-            "SIGTERM": lambda: self.leave(128 + signal.SIGTERM),
-            "SIGHUP": lambda: self.leave(128 + signal.SIGHUP),
-        }
-        for name, action in actions.items():
-            number = getattr(signal, name, None)
-            # What whoever started us wants ignored stays so: nohup, or a shell's background job.
-            if number and signal.getsignal(number) is not signal.SIG_IGN:
-                with suppress(NotImplementedError, RuntimeError):  # where loops have no signals
-                    loop.add_signal_handler(number, action)
 
     @contextmanager
     def _prints_told(self) -> Iterator[None]:
@@ -420,11 +405,13 @@ class Shell:
         try:
             if self._code is None:
                 await work()
-        except Interrupted as error:
+        except signals.Interrupted as error:
             self.face.failed(error)
             if error.exit_code != _STOPPED:
                 self.leave(error.exit_code)
         except Conflict as error:
+            if error.hint == Conflict.RELOAD:  # which is done here
+                error.hint = "send it again"
             self.face.failed(error)
             try:
                 await self.conversation.take_in_what_others_wrote()
@@ -453,7 +440,7 @@ class Shell:
             arguments = text.strip().partition(name)[2].strip()
             try:
                 await registry.load(self.commands[name].runs)(self, arguments)
-            except NotSaved:
+            except (NotSaved, Conflict):
                 if arguments:  # a decision, say, is not to be typed again
                     self.face.edit(text)
                 raise

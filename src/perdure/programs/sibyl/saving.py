@@ -67,7 +67,8 @@ def load_session(session_id: str, *, directory: Directory = None) -> tuple[list[
             raise PerdureError(f"Session not found: {session_id}")
         document = store.parse(ref, store.bytes_of(ref))
         if problem := problem_of(document):
-            raise PerdureError(f"Session {session_id} is damaged: {problem}; {remedy(ref.id, directory)}")
+            remedy = remedy_of(document, ref.id, directory)
+            raise PerdureError(f"Session {session_id} is damaged: {problem}; {remedy}")
     except PerdureError as error:
         warnings.warn(error.message, stacklevel=2)
         return None
@@ -80,8 +81,10 @@ def problem_of(document: Document) -> Problem | None:
     return document.problems[0] if is_corrupt else None
 
 
-def remedy(session_id: str, directory: Directory) -> str:
+def remedy_of(document: Document, session_id: str, directory: Directory) -> str:
     """For a damaged one. The doctor looks at homes, and a directory may be in none."""
+    if not document.entries:
+        return "nothing complete is in it"
     name = shlex.quote(f"sibyl:{session_id}")
     where = "" if directory is None else "in the folder `sessions` of a SIBYL_HOME "
     return f"{where}`pi sessions doctor --repair {name}` saves every complete message of it"

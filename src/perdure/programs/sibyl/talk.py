@@ -26,7 +26,7 @@ from perdure.front.slash import Slash
 from perdure.front.table import table
 from perdure.front.visible import one_line
 from perdure.programs.sibyl.commands import INTERVAL
-from perdure.programs.sibyl.saving import folder_of, problem_of, remedy
+from perdure.programs.sibyl.saving import folder_of, problem_of, remedy_of
 from perdure.session import ids
 from perdure.session.entry import Custom, Entry
 from perdure.session.layouts import home_of
@@ -128,8 +128,9 @@ class Sibyl(OwnProfile):
         """Unreadable if it is damaged: what is complete of it is for the doctor to save."""
         there = {ref.id: ref for ref in self.store.list()}
         ref = there[ids.resolve(text.removeprefix("sibyl:"), there, "Session")]
-        if problem := problem_of(self.store.parse(ref, self.store.bytes_of(ref))):
-            raise Unreadable(ref.path, f"{problem.brief}; {remedy(ref.id, self._directory)}")
+        document = self.store.parse(ref, self.store.bytes_of(ref))
+        if problem := problem_of(document):
+            raise Unreadable(ref.path, f"{problem.brief}; {remedy_of(document, ref.id, self._directory)}")
         return opening.kept(self.store, ref)
 
     def new(self, cwd: str) -> Meant:

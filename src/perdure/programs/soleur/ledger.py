@@ -33,7 +33,8 @@ from perdure.session.stores.log import AppendLog
 _FOLDER, _EXTENSION = "decisions", ".md"
 _LARGEST = 2**24
 _LONGEST_NAME = 200
-_PATIENCE = 10.0
+_PATIENCE = 5.0
+"""Seconds. A line is added in far less: who holds the lock for so long is stuck."""
 _HEADING = "# Decision Ledger: {}\n\n"
 _SOURCES = {MANUAL: "Manual", AUTO: "Auto"}
 _NO_NAME = re.compile("[/\\\\\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -85,6 +86,8 @@ class Ledger:
         self._home = home
         self._relative = os.path.join(_FOLDER, project + _EXTENSION)
         self.path = os.path.join(home, self._relative)
+        self._is_stuck = False
+        """Whether it was waited for in vain: who has held it for so long is not waited for again."""
 
     def read(self) -> list[Line] | None:
         """None if there is no such file."""
@@ -129,10 +132,13 @@ class Ledger:
     def _lock(self) -> Lock:
         place = os.path.join("locks", _FOLDER, f"{self.project}.lock")
         try:
-            return Lock(self._home, place, self.project, _PATIENCE)
+            lock = Lock(self._home, place, self.project, 0.0 if self._is_stuck else _PATIENCE)
         except Held as error:
+            self._is_stuck = True
             who = f"process {error.pid}" if error.pid else "another process"
             raise NotSaved(self.path, f"{who} is writing to it") from None
+        self._is_stuck = False
+        return lock
 
     def _bytes(self, descriptor: int) -> bytes:
         size = os.fstat(descriptor).st_size

@@ -47,6 +47,9 @@ class Notebook:
         except UsageError as error:
             self.has_no_ledger = error
         self._home = home
+        self._others = recorded.of_project(home, self.project, beside=session.id)
+        """What other sessions of the project had decided when this one was opened. From then on the ledger
+        says it."""
         self._unfiled = unfiled(entries)
         """Decisions that are not in the ledger yet."""
         self._filed = self._marked = len(self.decisions) - len(self._unfiled)
@@ -85,7 +88,8 @@ class Notebook:
         marks = marked(answer.text) if self.autorecords else []
         if not marks:
             return []
-        seen = {*self._own, *(each.likeness for each in self._lines() or ())}
+        theirs = (likeness(each.content) for each in self._others.decisions)
+        seen = {*self._own, *theirs, *(each.likeness for each in self._lines() or ())}
         found: list[Decision] = []
         for text in marks:
             content, tags = with_tags(text)
@@ -114,8 +118,8 @@ class Notebook:
             wanted = self._unfiled[:count]
             if self._lines() is None and self.unreadable is None:
                 # That is nobody's edit: what was decided before is decided still.
-                others = recorded.by_project(self._home, lambda _: None).get(self.project)
-                wanted = [*(others.decisions if others else ()), *wanted]
+                others = recorded.of_project(self._home, self.project, beside=self._session_id)
+                wanted = sorted([*others.decisions, *self.decisions], key=lambda each: each.timestamp)
             self._ledger.add(wanted)
             del self._unfiled[:count]
             self._filed += count
@@ -135,8 +139,11 @@ class Notebook:
         self.autorecords, self.is_switched = before.autorecords, before.is_switched
 
     def known(self) -> list[Known]:
-        """Everything that was decided in this project, as its ledger has it, and what has not come there."""
-        return ledger.known(self._lines(), self.decisions, self._unfiled, self.project)
+        """Everything that was decided in this project, as its ledger has it, and what has not come there: of
+        this session, or of one that was killed, or whose disk was full."""
+        decisions = sorted([*self._others.decisions, *self.decisions], key=lambda each: each.timestamp)
+        missed = [*self._others.missed, *self._unfiled]
+        return ledger.known(self._lines(), decisions, missed, self.project)
 
     def told(self) -> list[str]:
         """What the partner is told of all this, beside who it is."""

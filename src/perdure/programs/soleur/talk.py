@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -160,12 +160,7 @@ class Soleur(OwnProfile):
         if before := self._notebooks.get(conversation.session.id):
             notebook.take_over(before)
         self._notebooks[conversation.session.id] = notebook
-        try:
-            if await in_thread(notebook.file):
-                await in_thread(conversation.session.append, notebook.mark)
-                notebook.is_marked()
-        except PerdureError as error:
-            conversation.agent.notices.append(_not_filed(error))
+        await self._file(conversation, lambda mark: in_thread(conversation.session.append, mark))
         conversation.agent.tell(*await in_thread(notebook.told))
         if notebook.unreadable is not None:
             conversation.agent.notices.append(one_line(notebook.unreadable.said))
@@ -204,7 +199,7 @@ class Soleur(OwnProfile):
         """And what is not in the ledger yet comes there."""
         is_written = await super().save(conversation)
         await self.answered(conversation)
-        await self._file(conversation)
+        await self._file(conversation, conversation.agent.record)
         return is_written
 
     async def record(self, conversation: Conversation, *bodies: Body) -> None:
@@ -223,10 +218,12 @@ class Soleur(OwnProfile):
             conversation.face.note(Styled(one_line(said), "green"))
         if notebook.has_no_ledger is not None:
             conversation.face.note(Styled(_not_filed(notebook.has_no_ledger), "yellow"))
-        await self._file(conversation)
+        await self._file(conversation, conversation.agent.record)
         conversation.agent.tell(*await in_thread(notebook.told))
 
-    async def _file(self, conversation: Conversation) -> None:
+    async def _file(self, conversation: Conversation, record: Callable[[Body], Awaitable[object]]) -> None:
+        """Into the ledger what is not there. The session says so then, or the next time: nothing is added
+        twice."""
         notebook = self.notebook(conversation)
         try:
             is_filed = await in_thread(notebook.file)
@@ -237,8 +234,8 @@ class Soleur(OwnProfile):
             return
         self._told_last = ""
         if is_filed:
-            with suppress(PerdureError):  # it is marked the next time: nothing is added twice
-                await conversation.agent.record(notebook.mark)
+            with suppress(PerdureError):
+                await record(notebook.mark)
                 notebook.is_marked()
 
     # --- what is shown -----------------------------------------------------------------------------------
@@ -322,7 +319,7 @@ async def decide(shell: Shell, arguments: str) -> None:
     profile, notebook = _of(shell)
     if not arguments:
         raise UsageError("/decide needs a decision", "as in /decide We charge per seat. #pricing")
-    decision = notebook.decision(arguments)
+    decision = await in_thread(notebook.decision, arguments)
     if decision is None:
         return shell.face.note(Styled("That is recorded already.", "dim"))
     await profile.record(shell.conversation, decision.body)

@@ -125,7 +125,7 @@ class _Reading:
                     self._is_lost = False  # what follows it is in its place
                 at = _skip(text, end)
         if self._before_the_end is None and text:
-            self._damage(len(text), "it ends too early; every complete message is read")
+            self._damage(len(text), "it ends too early")
         if not self.is_damaged and "\0" in text:
             nul = "\0"
             self._damage(text.index(nul), f"{text.count(nul)} NUL bytes, the first of them in this line")
@@ -168,14 +168,14 @@ class _Reading:
             self._before_the_end = {part for each in self._messages for part in (each.entry.id, each.text)}
             if not text[at:].strip(_BLANKS + "\0"):
                 return len(text)
-            self._damage(_skip(text, at), "more behind the end of the session; complete messages are read")
+            self._damage(_skip(text, at), "more behind the end of the session")
         return self._next(at)
 
     def _recover(self, error: SexpError, at: int) -> int:
         """Behind the beginning of a form that cannot be read: where the next one begins."""
         text = self._text
         reason = "NUL bytes" if "\0" in text[at : error.offset + 1] else error.reason
-        self._damage(error.offset, f"{reason}; complete messages are read")
+        self._damage(error.offset, reason)
         read_to_the_end = text.startswith('"', error.offset)  # of a string that has none
         return self._next(at + 1, (len(text) if read_to_the_end else error.offset) - at)
 

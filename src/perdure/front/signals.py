@@ -1,0 +1,106 @@
+"""Signals: whoever is told to stop stops, whatever it does at that moment.
+
+In a conversation the event loop has them. While something reads and writes the terminal by itself the loop
+does not run, and they end that. No moment is between the two: a signal that came when the loop could not see
+to it any more ends what is about to wait for somebody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+from perdure.errors import PerdureError
+
+T = TypeVar("T")
+
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+_came: list[int] = []
+"""Those that the loop, which is told of each by a descriptor, has not seen to yet."""
+
+
+class Interrupted(PerdureError):
+    """A signal came while something had the terminal to itself."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__("Stopped")
+        self.exit_code = 128 + number
+
+
+def heeded() -> list[signal.Signals]:
+    """What whoever started us wants ignored stays so: nohup, or a shell's background job."""
+    known = [getattr(signal, name, None) for name in _NAMES]
+    return [each for each in known if each and signal.getsignal(each) is not signal.SIG_IGN]
+
+
+def catch(interrupt: Callable[[], None], leave: Callable[[int], None]) -> None:
+    """In the running loop, until it is closed: who presses Ctrl+C once more does not end the saving."""
+    loop = asyncio.get_running_loop()
+    _came.clear()
+
+    def see_to(number: signal.Signals) -> None:
+        if number in _came:  # or else it has ended something already
+            _came.remove(number)
+            interrupt() if number == signal.SIGINT else leave(128 + number)
+
+    for number in heeded():
+        with suppress(NotImplementedError, RuntimeError):  # where loops have no signals
+            loop.add_signal_handler(number, see_to, number)
+            _handle(number, _note)
+
+
+def directly(work: Callable[[], T]) -> T:
+    """Something that reads and writes lines itself. Signals end it, `Interrupted`, and what is to be tidied
+    up is tidied up. Other threads than the main one have none."""
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    is_working = False
+
+    def stop(number: int, frame: object) -> None:
+        if is_working:
+            raise Interrupted(number)
+        _came.append(number)
+
+    before = {number: signal.getsignal(number) for number in heeded()}
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        try:
+            is_working = True
+            if _came:
+                raise Interrupted(_came.pop(0))
+            return work()
+        finally:
+            is_working = False
+    finally:
+        is_working = False  # also if one came at the end of the work
+        for number, handler in before.items():
+            _handle(number, handler)
+
+
+@contextmanager
+def given_back() -> Iterator[None]:
+    """To whoever started this from a program of their own: an event loop leaves none of their handlers."""
+    numbers = [getattr(signal, name, None) for name in _NAMES]
+    before = {number: signal.getsignal(number) for number in numbers if number}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            with suppress(ValueError, TypeError):  # of another thread, or not Python's own
+                signal.signal(number, handler)
+
+
+def _note(number: int, frame: object) -> None:
+    _came.append(number)
+
+
+def _handle(number: int, handler: Any) -> None:
+    """As an event loop does it: a signal that ends nothing does not break a call off."""
+    signal.signal(number, handler)
+    if hasattr(signal, "siginterrupt"):
+        signal.siginterrupt(number, False)

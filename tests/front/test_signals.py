@@ -1,0 +1,102 @@
+"""Signals in a conversation: none is lost between the event loop and what reads the terminal by itself."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from perdure.front import signals
+from perdure.front.signals import Interrupted, directly
+from tests.needs import needs
+
+pytestmark = needs("signals", given=hasattr(signal, "SIGHUP"))
+EACH = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+def send(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+def talking(*works: Callable[[], object]) -> list[object]:
+    """What is heard in a loop that catches signals, in which these are done; with what ended them."""
+    heard: list[object] = []
+
+    async def talk() -> None:
+        signals.catch(lambda: heard.append("interrupt"), heard.append)
+        try:
+            for work in works:
+                work()
+        except Interrupted as error:
+            heard.append(error)
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+
+    with signals.given_back():
+        asyncio.run(talk())
+    return heard
+
+
+@pytest.mark.parametrize("number", EACH)
+def test_g_5_g_6_a_signal_that_came_right_before_a_question_ends_it(number):
+    """It would be answered only when the loop runs again, which somebody's answer would have to wait for."""
+    asked: list[str] = []
+
+    def work() -> None:
+        send(number)
+        directly(lambda: asked.append("asked"))
+
+    (ended,) = talking(work)
+    assert isinstance(ended, Interrupted)
+    assert (ended.exit_code, asked) == (128 + number, [])
+
+
+@pytest.mark.parametrize("number", EACH)
+def test_g_5_g_6_a_signal_ends_what_has_the_terminal_and_is_heard_once(number):
+    """Not by the loop too, when that goes on; and before and after it all are heard there."""
+    (ended,) = talking(lambda: directly(lambda: send(number)))
+    assert isinstance(ended, Interrupted)
+    heard = "interrupt" if number == signal.SIGINT else 128 + number
+    assert talking(lambda: send(number)) == [heard]
+    assert talking(lambda: directly(lambda: None), lambda: send(number)) == [heard]
+
+
+def test_g_6_two_that_come_while_the_loop_is_busy_are_two():
+    """Who presses Ctrl+C twice leaves, however slowly that is seen."""
+    assert talking(*[lambda: send(signal.SIGINT)] * 2) == ["interrupt", "interrupt"]
+
+
+@pytest.mark.parametrize("number", EACH)
+def test_g_5_a_signal_at_the_end_of_a_question_leaves_no_handler_behind(number, monkeypatch):
+    """At any moment of putting back those that were there: then it is the loop's, or it ends the question."""
+    put_back = signals._handle
+
+    def work() -> None:
+        before = [signal.getsignal(each) for each in EACH]
+
+        def interrupted(each: int, handler: object) -> None:
+            send(number)
+            put_back(each, handler)
+            send(number)
+
+        monkeypatch.setattr(signals, "_handle", interrupted)
+        try:
+            directly(lambda: None)
+        finally:
+            monkeypatch.setattr(signals, "_handle", put_back)
+            assert [signal.getsignal(each) for each in EACH] == before
+
+    heard = talking(work)
+    assert heard == ["interrupt" if number == signal.SIGINT else 128 + number] * len(heard)
+    assert heard
+
+
+def test_what_is_to_be_ignored_stays_so():
+    """As nohup wants it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert talking(lambda: send(signal.SIGHUP), lambda: directly(lambda: send(signal.SIGHUP))) == []
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
