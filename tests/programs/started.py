@@ -20,7 +20,7 @@ from unittest.mock import patch
 import pytest
 
 from perdure.programs.sibyl.command_line import main as sibyl_main
-from perdure.programs.soleur import main as soleur_main
+from perdure.programs.soleur.command_line import main as soleur_main
 from perdure.session.stores import open_store
 from tests.agent.models.wire_server import Step, WireServer, events
 from tests.front.one_prompt import Pi, said

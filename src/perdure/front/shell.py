@@ -265,6 +265,16 @@ class Shell:
         await self._present(model, thinking, name)
         return True
 
+    async def change_to(self, meant: Meant) -> bool:
+        """Go on there, if that is not here."""
+        if meant.ref.path == self.conversation.meant.ref.path:
+            self.face.note(Styled("That is this session.", "dim"))
+            return False
+        is_open = await self.open(meant)
+        if not is_open:
+            self.face.note(Styled("Nothing was opened.", "dim"))
+        return is_open
+
     def _opened(self, meant: Meant) -> Session:
         try:
             return meant.open()

@@ -96,10 +96,7 @@ async def resume(shell: Shell, arguments: str) -> None:
     meant = await shell.find(arguments)
     if meant is None:
         return
-    if meant.ref.path == shell.conversation.meant.ref.path:
-        return shell.face.note(Styled("That is this session.", "dim"))
-    if not await shell.open(meant):
-        shell.face.note(Styled("Nothing was opened.", "dim"))
+    await shell.change_to(meant)
 
 
 async def new(shell: Shell, arguments: str) -> None:

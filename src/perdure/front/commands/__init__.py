@@ -73,7 +73,10 @@ class Command(namedtuple("Command", "name runs summary arguments examples")):
     """Calls as they are typed, the program as `{pi}`."""
 
 
-_JSON = Argument("--json", "answer with JSON, for programs", "flag", False)
+JSON = Argument("--json", "answer with JSON, for programs", "flag", False)
+MODEL = Argument(
+    "-m/--model", "which model: provider/id[:thinking]; see `pi models`", metavar="MODEL", completes="model"
+)
 _ALL = Argument("--all", "of all projects, not only of this directory", "flag", False)
 _PROGRAM = Argument(
     "--program", f"only one program's: {', '.join(LAYOUTS)}", choices=(*LAYOUTS,), metavar="P"
@@ -92,7 +95,7 @@ _THINKING = ("off", "minimal", "low", "medium", "high", "xhigh")
 
 
 def _verb(name: str, summary: str, arguments: tuple[Argument, ...], *examples: str) -> Command:
-    return Command(name, f"perdure.front.commands.{name}:{name}", summary, (*arguments, _JSON), examples)
+    return Command(name, f"perdure.front.commands.{name}:{name}", summary, (*arguments, JSON), examples)
 
 
 SESSIONS = {
@@ -239,7 +242,7 @@ MODELS = Command(
             optional=True,
         ),
         Argument("--all", "also those that there is no key for", "flag", False),
-        _JSON,
+        JSON,
     ),
     ("{pi} models", "{pi} models openai", "{pi} models opus 5.5", "{pi} models --all --json"),
 )
@@ -257,7 +260,7 @@ MCP = Command(
             optional=True,
             completes="server",
         ),
-        _JSON,
+        JSON,
     ),
     ("{pi} mcp", "{pi} mcp files", "{pi} mcp --json"),
 )
@@ -278,7 +281,7 @@ TRUST = Command(
         Argument("--list", "list what was decided, and for which folders", "flag", False),
         Argument("--revoke", "take it back", "flag", False),
         Argument("-y/--yes", "do not ask, where somebody could answer", "flag", False),
-        _JSON,
+        JSON,
     ),
     ("{pi} trust", "{pi} trust --list", "{pi} trust --revoke ~/code/demo"),
 )
@@ -319,12 +322,7 @@ TALK = Command(
             choices=("text", "json"),
             metavar="MODE",
         ),
-        Argument(
-            "-m/--model",
-            "which model: provider/id[:thinking]; see `models`",
-            metavar="MODEL",
-            completes="model",
-        ),
+        MODEL._replace(help="which model: provider/id[:thinking]; see `models`"),
         Argument(
             "--thinking", f"how hard it thinks: {', '.join(_THINKING)}", choices=_THINKING, metavar="LEVEL"
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.front.commands import Argument, Command
+from perdure.front.commands import MODEL, Argument, Command
 
 INTERVAL = 300
 """Seconds between two saves that nobody asked for."""
@@ -26,12 +26,7 @@ TALK = Command(
             INTERVAL,
             metavar="SECONDS",
         ),
-        Argument(
-            "-m/--model",
-            "which model: provider/id[:thinking]; see `pi models`",
-            metavar="MODEL",
-            completes="model",
-        ),
+        MODEL,
     ),
     ("sibyl", "sibyl --session-id session-20260131-090500-847291", "sibyl --auto-save-interval 60"),
 )

@@ -307,10 +307,7 @@ async def save(shell: Shell, arguments: str) -> None:
 async def load(shell: Shell, arguments: str) -> None:
     if not arguments:
         return shell.face.line("Usage: /load <session-id>")
-    meant = await in_thread(_of(shell).found, arguments)
-    if meant.ref.path == shell.conversation.meant.ref.path:
-        return shell.face.note(Styled("That is this session.", "dim"))
-    await shell.open(meant)
+    await shell.change_to(await in_thread(_of(shell).found, arguments))
 
 
 def saved(shell: Shell, typed: str) -> Iterable[str]:

@@ -46,8 +46,8 @@ def parts(entries: Iterable[Entry], header_facts: Mapping[str, Any]) -> list[Par
     for entry in entries:
         if entry.type == "custom" and CONTEXT.encode() in entry.line:
             match entry.body:
-                case Custom(
-                    custom_type="perdure.context", data={"name": str(name), "content": str(content), **data}
+                case Custom(custom_type=kind, data={"name": str(name), "content": str(content), **data}) if (
+                    kind == CONTEXT
                 ):
                     path = data.get("path")
                     found[name] = Part(name, content, path if isinstance(path, str) else "")

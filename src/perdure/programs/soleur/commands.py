@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from perdure.front.commands import Argument, Command
+from perdure.front.commands import JSON, MODEL, Argument, Command
 
-_JSON = Argument("--json", "answer with JSON, for programs", "flag", False)
-_MODEL = Argument(
-    "-m/--model", "which model: provider/id[:thinking]; see `pi models`", metavar="MODEL", completes="model"
-)
 _ID = Argument("id", "a session: its id, or the beginning of it", metavar="ID", completes="id:soleur")
 
 COMMANDS = {
@@ -20,7 +16,7 @@ COMMANDS = {
             (
                 _ID._replace(name="-s/--session", help="go on with this session", default=None),
                 Argument("--fresh", "begin a new session, and do not ask to resume one", "flag", False),
-                _MODEL,
+                MODEL,
             ),
             ("soleur", "soleur spar --fresh", "soleur spar -s 8c2e"),
         ),
@@ -28,21 +24,21 @@ COMMANDS = {
             "sessions",
             "perdure.programs.soleur.listing:sessions",
             "list all sessions, the last talked in first",
-            (_JSON,),
+            (JSON,),
             ("soleur sessions", "soleur sessions --json"),
         ),
         Command(
             "load",
             "perdure.programs.soleur.talk:load",
             "go on with a session",
-            (_ID, _MODEL),
+            (_ID, MODEL),
             ("soleur load 8c2e",),
         ),
         Command(
             "decisions",
             "perdure.programs.soleur.listing:decisions",
             "list what was decided, project by project",
-            (Argument("-p/--project", "of this project only", default=None, metavar="PROJECT"), _JSON),
+            (Argument("-p/--project", "of this project only", default=None, metavar="PROJECT"), JSON),
             ("soleur decisions", "soleur decisions -p api-server --json"),
         ),
     )

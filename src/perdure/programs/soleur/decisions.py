@@ -45,7 +45,7 @@ class Decision(NamedTuple):
         if entry.type != "custom" or DECISION.encode() not in entry.line:
             return None
         match entry.body:
-            case Custom(custom_type="perdure.decision", data={"content": str(content), **data}):
+            case Custom(custom_type=kind, data={"content": str(content), **data}) if kind == DECISION:
                 tags = data.get("tags")
                 made = cls(
                     content,
@@ -81,7 +81,7 @@ def unfiled(entries: Iterable[Entry]) -> list[Decision]:
             found.append(decision)
         elif entry.type == "custom" and _FILED.encode() in entry.line:
             match entry.body:
-                case Custom(custom_type="perdure.filed", data={"count": int(number)}):
+                case Custom(custom_type=kind, data={"count": int(number)}) if kind == _FILED:
                     count = max(count, number)
     return found[count:]
 
@@ -210,6 +210,6 @@ def autorecords(entries: Iterable[Entry], default: bool) -> bool:
     for entry in entries:
         if entry.type == "custom" and _AUTORECORD.encode() in entry.line:
             match entry.body:
-                case Custom(custom_type="perdure.autorecord", data={"on": bool(said)}):
+                case Custom(custom_type=kind, data={"on": bool(said)}) if kind == _AUTORECORD:
                     is_on = said
     return is_on

@@ -363,9 +363,7 @@ async def load_session(shell: Shell, arguments: str) -> None:
     if not arguments:
         raise UsageError("/load needs a session", "/sessions lists them")
     meant = await in_thread(profile.found, arguments)
-    if meant.ref.path == shell.conversation.meant.ref.path:
-        return shell.face.note(Styled("That is this session.", "dim"))
-    if await shell.open(meant):
+    if await shell.change_to(meant):
         await shell.ready()
         await profile.open_if_nothing_was_said(shell)
 
