@@ -16,10 +16,10 @@ help: ## list these targets
 run: .venv/installed ## run pi: make run ARGS="--help"
 	@.venv/bin/pi $(arguments)
 
-# The tests start some thousand processes, and each would compile the package anew. It is compiled once, before: a
-# process whose files may not grow, as some of the tests', would leave half of what it compiles for all others.
+# The tests start some thousand processes, and each would compile what it loads anew. That is compiled once, before:
+# a process whose files may not grow, as some of the tests', would leave half of what it compiles for all others.
 test: lint ## check style and types, then run the tests (ARGS go to pytest)
-	@$(python) -m compileall -q src
+	@$(python) -m compileall -q -x node_modules src tests
 	PYTHONDONTWRITEBYTECODE=1 $(pytest) -n auto --dist loadgroup $(arguments)
 
 lint: .venv/installed-dev ## check style and types

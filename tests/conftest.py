@@ -22,6 +22,8 @@ settings.load_profile(os.environ.get("PERDURE_HYPOTHESIS", "default"))
 FOREIGN = ("PERDURE_", "PI_", "AUR", "CORTEXT_", "SOLEUR_", "SIBYL_", "XDG_", "GIT_", "OLLAMA_")
 OWN = ("PERDURE_REQUIRE_ALL", "PERDURE_KILLS", "PERDURE_FUZZ_", "PERDURE_HYPOTHESIS", "PERDURE_SEED")
 
+LONGEST_ID = 60
+
 
 def pytest_configure(config: pytest.Config) -> None:
     # A run in the background of a shell is started with SIGINT ignored, one by nohup with SIGHUP, and so
@@ -31,6 +33,19 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
     config.pluginmanager.register(SkipPolicy(), "skip-policy")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many again as there are cores: a third of the time, tests wait for processes and disks."""
+    cores = os.cpu_count() or 1
+    return cores + cores // 2
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """What is long is named by its beginning: a test's name is in the environment of all that it starts."""
+    if isinstance(val, str | bytes) and len(val) > LONGEST_ID:
+        return f"{val[:LONGEST_ID]!a}, {len(val)} in all"
+    return None
 
 
 @pytest.fixture(scope="session", autouse=True)
