@@ -35,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SkipPolicy(), "skip-policy")
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Half as many again as there are cores: a third of the time, tests wait for processes and disks."""
     cores = os.cpu_count() or 1

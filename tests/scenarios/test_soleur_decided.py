@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from perdure.programs.soleur import ledger as ledgers
+from perdure.session.session import Session
+from perdure.session.stores import open_store
+from perdure.session.stores.lock import Lock
+from perdure.testing import user_entry
 from tests.agent.models.wire_server import wire_server
 from tests.programs.started import Program, document, soleur, system_of
 
@@ -83,26 +88,94 @@ def test_sol_12_what_others_decide_while_a_session_is_open_is_in_its_next_prompt
     assert told(system_of(wire_server)) == ["Ours, until May.", "Theirs.", "By hand."]
 
 
-@pytest.mark.parametrize("ledger_says", [None, [], ["By hand."]], ids=["gone", "missed", "others"])
-def test_sol_12_what_did_not_come_into_the_ledger_is_known_in_other_sessions(
-    soleur, wire_server, ledger, ledger_says
+@pytest.fixture
+def miss(soleur, ledger, monkeypatch):
+    """Decide something in a session of its own, and not in the ledger: somebody holds that."""
+    monkeypatch.setattr(ledgers, "_PATIENCE", 0.0)
+    ledger.parent.mkdir(parents=True)
+
+    def decide(text: str) -> str:
+        with Lock(str(soleur.home / ".soleur"), "locks/decisions/acme.lock", "acme", 0):
+            done = soleur.within("--fresh", stdin=f"/decide {text}\n")
+        assert "Not in the ledger: " in done.err
+        return soleur.files[0].stem
+
+    return decide
+
+
+@pytest.mark.parametrize("ledger_says", [None, [], ["By hand."]], ids=["gone", "empty", "there"])
+def test_sol_12_what_did_not_come_into_the_ledger_comes_there_from_the_next_session_of_the_project(
+    soleur, wire_server, ledger, ledger_says, miss
 ):
-    """Because its process was killed or the disk was full, or because the ledger is gone. Not in projects of
-    another name; and an answer that marks it decides nothing new."""
+    """Because its process was killed or the disk was full, or because the ledger is gone. Not from projects
+    of another name; and an answer that marks it decides nothing new."""
     soleur.answers(wire_server, "[DECISION: theirs] Why?")
-    ledger.mkdir(parents=True)  # so it cannot be written
-    soleur.within("--fresh", stdin="/decide Theirs.\n")
-    ledger.rmdir()
     if ledger_says is not None:
         ledger.write_text("".join(f"- {line}\n" for line in ledger_says))
+    miss("Theirs.")
+    other = Program("soleur", soleur.home, soleur.home / "other")
+    assert "No decisions recorded yet\n" in other.within("--fresh", stdin="/decisions\n").out
     known = [*(ledger_says or []), "Theirs."]
     done = soleur.within("--fresh", stdin="Hello\n/decisions\n")
     assert f"Told of {len(known)} decision{'s' if len(known) > 1 else ''} of acme" in done.err
     assert re.findall(r"  Manual  (.*)\n", done.out) == known
     assert told(system_of(wire_server)) == known
     assert document(soleur.files[0])["decisions"] == []
-    done = Program("soleur", soleur.home, soleur.home / "other").within("--fresh", stdin="/decisions\n")
-    assert "No decisions recorded yet\n" in done.out
+    assert ledger.read_text().endswith("[Manual] Theirs.\n")
+
+
+def test_sol_12_a_ledger_that_cannot_be_written_hides_nothing_that_others_decided(soleur, ledger, miss):
+    """They are told of it until it can, and then it is theirs to take out, for all who talk."""
+    ledger.write_text("- By hand.\n")
+    first = miss("Theirs.")
+    held = Lock(str(soleur.home / ".soleur"), "locks/decisions/acme.lock", "acme", 0)
+    with soleur.piped("--fresh") as talk:
+        talk.say("/decisions")
+        talk.until(lambda: "Theirs." in talk.out)
+        assert "Theirs." not in ledger.read_text()
+        held.release()
+        talk.say("/decide Ours.", "/decisions")
+        talk.until(lambda: talk.out.count("Ours.") == 1)
+        lines = ledger.read_text().splitlines()
+        assert [line.rpartition("] ")[2] for line in lines] == ["- By hand.", "Theirs.", "Ours."]
+        ledger.write_text("- By hand.\n")
+        talk.say("/decisions")
+        talk.until(lambda: talk.out.count("By hand.") == 3)
+        assert talk.leave() == 0
+    assert (talk.out.count("Theirs."), talk.out.count("Ours.")) == (2, 1)
+    assert re.findall(r"  Manual  (.*)\n", soleur.within("--fresh", stdin="/decisions\n").out) == ["By hand."]
+    assert soleur.within("load", first).code == 0
+
+
+def test_sol_12_what_a_session_decides_brings_along_what_others_missed_meanwhile(soleur, ledger, miss):
+    """Or the ledger would be newer than their sessions, and nobody would look there any more."""
+    with soleur.piped("--fresh") as talk:
+        talk.say("/decide First.")
+        talk.until(lambda: "Decided: First." in talk.err and ledger.exists())
+        miss("Theirs.")
+        talk.say("/decide Last.")
+        assert talk.leave() == 0
+    lines = ledger.read_text().splitlines()[2:]
+    assert [line.rpartition("] ")[2] for line in lines] == ["First.", "Theirs.", "Last."]
+
+
+def test_sol_12_what_was_taken_out_of_the_ledger_is_decided_by_an_answer_in_another_session(
+    soleur, wire_server, ledger
+):
+    """Who was not told of it does not repeat it."""
+    soleur.answers(wire_server, "[DECISION: We charge per seat.] Why?")
+    soleur.within("--fresh", stdin="/decide We charge per seat.\n")
+    ledger.write_text("# Decision Ledger: acme\n\n")
+    assert "Decided: We charge per seat.\n" in soleur.within("--fresh", stdin="Hello\n").err
+
+
+def test_sol_12_sessions_of_no_project_keep_their_decisions_to_themselves(soleur):
+    """There is nothing that they have in common."""
+    for text in ("One.", "Two."):
+        with Session.create(open_store("soleur"), facts={"project_name": ""}) as session:
+            session.append(user_entry("hello"))
+        done = soleur.within("load", session.id, stdin=f"/decide {text}\n/decisions\n")
+        assert re.findall(r"  Manual  (.*)\n", done.out) == [text]
 
 
 def test_sol_12_a_mark_that_the_session_cannot_take_is_no_ledger_that_could_not_be_written(

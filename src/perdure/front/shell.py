@@ -420,8 +420,8 @@ class Shell:
             if error.exit_code != _STOPPED:
                 self.leave(error.exit_code)
         except Conflict as error:
-            if error.hint == Conflict.RELOAD:  # which is done here
-                error.hint = "send it again"
+            is_all = error.hint == Conflict.RELOAD  # which is done here
+            error.hint = "send it again" if is_all else error.hint.removeprefix(f"{Conflict.RELOAD}; ")
             self.face.failed(error)
             try:
                 await self.conversation.take_in_what_others_wrote()

@@ -20,7 +20,10 @@ T = TypeVar("T")
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 _came: list[int] = []
-"""Those that the loop, which is told of each by a descriptor, has not seen to yet."""
+"""Those that the loop has not seen to yet. It is told of each by a descriptor, also of two that come while
+the main thread is in one long call, of which Python tells once."""
+_ended: list[int] = []
+"""Those of which the loop is still to be told, and that have ended something already."""
 
 
 class Interrupted(PerdureError):
@@ -39,13 +42,18 @@ def heeded() -> list[signal.Signals]:
 
 def catch(interrupt: Callable[[], None], leave: Callable[[int], None]) -> None:
     """In the running loop, until it is closed: who presses Ctrl+C once more does not end the saving."""
+    if threading.current_thread() is not threading.main_thread():
+        return
     loop = asyncio.get_running_loop()
     _came.clear()
+    _ended.clear()
 
     def see_to(number: signal.Signals) -> None:
-        if number in _came:  # or else it has ended something already
+        if number in _ended:
+            return _ended.remove(number)
+        if number in _came:
             _came.remove(number)
-            interrupt() if number == signal.SIGINT else leave(128 + number)
+        interrupt() if number == signal.SIGINT else leave(128 + number)
 
     for number in heeded():
         with suppress(NotImplementedError, RuntimeError):  # where loops have no signals
@@ -58,12 +66,15 @@ def directly(work: Callable[[], T]) -> T:
     up is tidied up. Other threads than the main one have none."""
     if threading.current_thread() is not threading.main_thread():
         return work()
-    is_working = False
+    is_working, ended_by = False, 0
 
     def stop(number: int, frame: object) -> None:
-        if is_working:
-            raise Interrupted(number)
-        _came.append(number)
+        nonlocal ended_by
+        if not is_working:
+            return _came.append(number)
+        ended_by = number
+        _ended.append(number)
+        raise Interrupted(number)
 
     before = {number: signal.getsignal(number) for number in heeded()}
     for number in before:
@@ -72,14 +83,20 @@ def directly(work: Callable[[], T]) -> T:
         try:
             is_working = True
             if _came:
-                raise Interrupted(_came.pop(0))
-            return work()
+                stop(_came.pop(0), None)
+            result = work()
+            if ended_by:  # and the work took that for something else
+                raise Interrupted(ended_by)
+            return result
         finally:
             is_working = False
     finally:
         is_working = False  # also if one came at the end of the work
         for number, handler in before.items():
             _handle(number, handler)
+            if number in _came and handler is not _note:  # nobody would see to it later
+                _came.remove(number)
+                signal.raise_signal(number)
 
 
 @contextmanager

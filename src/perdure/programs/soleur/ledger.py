@@ -89,6 +89,15 @@ class Ledger:
         self._is_stuck = False
         """Whether it was waited for in vain: who has held it for so long is not waited for again."""
 
+    @property
+    def changed(self) -> int | None:
+        """When, in nanoseconds; None if there is no such file."""
+        try:
+            there = files.status(self._home, self._relative)
+        except OSError:
+            return 0  # nobody knows
+        return there.st_mtime_ns if there else None
+
     def read(self) -> list[Line] | None:
         """None if there is no such file."""
         try:

@@ -47,9 +47,12 @@ class Notebook:
         except UsageError as error:
             self.has_no_ledger = error
         self._home = home
-        self._others = recorded.of_project(home, self.project, beside=session.id)
-        """What other sessions of the project had decided when this one was opened. From then on the ledger
-        says it."""
+        self._elsewhere: list[Decision] | None = None
+        """What other sessions of the project have decided; asked only where no ledger says it."""
+        self._missed: list[Decision] = []
+        """Of those, what could not come into the ledger there, nor from here yet."""
+        self._has_looked = False
+        """Whether others were asked for such."""
         self._unfiled = unfiled(entries)
         """Decisions that are not in the ledger yet."""
         self._filed = self._marked = len(self.decisions) - len(self._unfiled)
@@ -88,8 +91,7 @@ class Notebook:
         marks = marked(answer.text) if self.autorecords else []
         if not marks:
             return []
-        theirs = (likeness(each.content) for each in self._others.decisions)
-        seen = {*self._own, *theirs, *(each.likeness for each in self._lines() or ())}
+        seen = {*self._own, *(likeness(each.content) for each in self.known())}
         found: list[Decision] = []
         for text in marks:
             content, tags = with_tags(text)
@@ -111,16 +113,22 @@ class Notebook:
         self._unfiled += decisions
 
     def file(self) -> bool:
-        """Bring into the ledger what is not there yet. Whether the session does not say so: then `mark` is to
-        be recorded. What fails is tried again with the next one."""
+        """Bring into the ledger what is not there yet: of this session, and of others of the project that
+        were killed before they could, or whose disk was full. Whether the session does not say so: then
+        `mark` is to be recorded. What fails is tried again with the next one."""
         count = len(self._unfiled)  # more may come meanwhile
-        if self._ledger is not None and count:
-            wanted = self._unfiled[:count]
-            if self._lines() is None and self.unreadable is None:
-                # That is nobody's edit: what was decided before is decided still.
-                others = recorded.of_project(self._home, self.project, beside=self._session_id)
-                wanted = sorted([*others.decisions, *self.decisions], key=lambda each: each.timestamp)
+        if self._ledger is not None and (count or not self._has_looked):
+            # Each who writes to the ledger looks first, so that only sessions written to after it can have
+            # some. One that is gone is nobody's edit: what was decided before is decided still.
+            changed = self._ledger.changed
+            others = recorded.of_project(self._home, self.project, beside=self._session_id, since=changed)
+            wanted = [*others.missed, *self._unfiled[:count]]
+            self._missed = others.missed
+            if changed is None:
+                self._elsewhere = others.decisions
+                wanted = self._everything
             self._ledger.add(wanted)
+            self._missed, self._has_looked = [], True
             del self._unfiled[:count]
             self._filed += count
         return self._filed > self._marked
@@ -139,11 +147,10 @@ class Notebook:
         self.autorecords, self.is_switched = before.autorecords, before.is_switched
 
     def known(self) -> list[Known]:
-        """Everything that was decided in this project, as its ledger has it, and what has not come there: of
-        this session, or of one that was killed, or whose disk was full."""
-        decisions = sorted([*self._others.decisions, *self.decisions], key=lambda each: each.timestamp)
-        missed = [*self._others.missed, *self._unfiled]
-        return ledger.known(self._lines(), decisions, missed, self.project)
+        """Everything that was decided in this project, as its ledger has it, and what has not come there."""
+        lines = self._lines()
+        decisions = self._everything if lines is None else self.decisions
+        return ledger.known(lines, decisions, [*self._missed, *self._unfiled], self.project)
 
     def told(self) -> list[str]:
         """What the partner is told of all this, beside who it is."""
@@ -164,6 +171,14 @@ class Notebook:
         left = len(known) - len(lines)
         older = [f"({left} older ones are not shown.)"] if left else []
         return "\n".join(["# Decisions so far", "", *older, *lines])
+
+    @property
+    def _everything(self) -> list[Decision]:
+        """What the sessions of the project have decided, in its order; of no project, this one alone."""
+        if self._elsewhere is None and self.project:
+            others = recorded.of_project(self._home, self.project, beside=self._session_id)
+            self._elsewhere = others.decisions
+        return sorted([*(self._elsewhere or ()), *self.decisions], key=lambda each: each.timestamp)
 
     @property
     def _own(self) -> set[str]:

@@ -30,15 +30,15 @@ def by_project(home: str, told: Callable[[PerdureError], object]) -> dict[str, R
     return _by_project(store, store.list(), told)
 
 
-def of_project(home: str, project: str, *, beside: str) -> Recorded:
-    """Of the sessions of one project beside one of them. Which these are the catalog knows: a home may have
-    very many of others."""
+def of_project(home: str, project: str, *, beside: str, since: int | None = None) -> Recorded:
+    """Of the sessions of one project beside one of them; only of those that were written to `since` then, in
+    nanoseconds. Which sessions are the project's the catalog knows: a home may have very many of others."""
     scope = Scope((Home("soleur", home),))
     with Catalog() as catalog:
         catalog.catch_up(scope)
         paths = {row.path for row in catalog.rows(scope) if row.project == project and row.id != beside}
     store = open_store("soleur", home)
-    refs = [ref for ref in store.list() if ref.path in paths] if paths else []
+    refs = (ref for ref in store.list() if ref.path in paths and ref.mtime_ns >= (since or 0))
     return _by_project(store, refs, lambda _: None).get(project, Recorded([], []))
 
 
