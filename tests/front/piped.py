@@ -6,12 +6,14 @@ with Piped(cwd=project) as shell:
     assert shell.leave() == 0
 """
 
+import itertools
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -62,11 +64,15 @@ class Piped:
         return self.wait(seconds)
 
     def leave_by_ctrl_c(self) -> int:
-        """Pressed until it is heard twice within two seconds, however slow the machine is."""
-        while self.process.poll() is None:
+        """Pressed until it is heard twice within two seconds, however slow the machine is. The exit code as a
+        shell reports it: once all is saved and told, nobody catches one more."""
+        for patience in itertools.cycle((1, 10)):
             self.process.send_signal(signal.SIGINT)
-            time.sleep(0.3)
-        return self.wait()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(patience)
+                break
+        code = self.wait()
+        return code if code >= 0 else 128 - code
 
     def __enter__(self) -> "Piped":
         return self
