@@ -92,6 +92,10 @@ def test_commands_options_and_choices_are_offered(words, offered):
         ("soleur", ["spar", "--"], ["--session", "--fresh", "--model", "--help"]),
         ("soleur", ["decisions", "--"], ["--project", "--json", "--help"]),
         ("soleur", ["--fresh", ""], []),
+        ("aur", [""], ["spawn"]),
+        ("aur", ["--"], ["--version"]),
+        ("aur", ["spawn", "--re"], ["--resume", "--recover"]),
+        ("aur", ["spawn", "--list-sessions", "--status", ""], ["active", "completed", "interrupted"]),
         ("sibyl", ["--s"], ["--session-id"]),
         ("sibyl", ["--session-id", ""], ["session-20260131-090500-847291"]),
         ("sibyl", ["--v"], ["--version"]),
@@ -238,7 +242,7 @@ class Shell:
         (command, *arguments), setup = SHELLS[name]
         bin = home / "bin"
         bin.mkdir(exist_ok=True)
-        for program in ("pi", "perdure", "soleur", "sibyl"):
+        for program in ("pi", "perdure", "soleur", "sibyl", "aur"):
             if not (bin / program).exists():
                 (bin / program).symlink_to(BIN / program)
         path = f"{bin}:/usr/local/bin:/usr/bin:/bin"

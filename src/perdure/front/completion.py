@@ -28,7 +28,8 @@ from perdure.front.output import Output
 _FILES = ":files"
 _HELP_OPTION = {"--help": "show what there is"}
 _HARMLESS = re.compile(r"[\w.][\w.:/@+-]*")
-_OTHERS = {
+_OTHERS: Mapping[str, tuple[str, str | None]] = {
+    "aur": ("perdure.programs.aur.commands:COMMANDS", None),
     "sibyl": ("perdure.programs.sibyl.commands:COMMANDS", ""),
     "soleur": ("perdure.programs.soleur.commands:COMMANDS", "spar"),
 }
@@ -95,14 +96,15 @@ def candidates(
     return [each for each in found if each.text.startswith(current) or each.text == _FILES]
 
 
-def _of_other(table: str, usual: str, before: Sequence[str], current: str) -> Iterator[Candidate]:
-    """`usual` is the command that is meant where none is named."""
+def _of_other(table: str, usual: str | None, before: Sequence[str], current: str) -> Iterator[Candidate]:
+    """`usual` is the command that is meant where none is named; None if one must be."""
     commands: Mapping[str, Command] = registry.load(table)
     if before and before[0] in commands:
         return _of_command(commands[before[0]], before[1:], current)
     named = {name: command.summary for name, command in commands.items() if name and not before}
     version = {} if before or not current.startswith("-") else {"--version": "show the version"}
-    return chain(_listed(named | version), _of_command(commands[usual], before, current))
+    unnamed = () if usual is None else _of_command(commands[usual], before, current)
+    return chain(_listed(named | version), unnamed)
 
 
 def _of_command(command: Command, before: Sequence[str], current: str) -> Iterator[Candidate]:
@@ -211,10 +213,10 @@ _perdure_complete() {
         esac
     done <<< "$("$program" complete bash "${COMP_LINE:0:COMP_POINT}" "$COMP_WORDBREAKS" 2>/dev/null)"
 }
-complete -F _perdure_complete pi perdure soleur sibyl
+complete -F _perdure_complete pi perdure soleur sibyl aur
 """,
     "zsh": r"""
-#compdef pi perdure soleur sibyl
+#compdef pi perdure soleur sibyl aur
 _perdure_complete() {
     local program=perdure candidate
     local -a found
@@ -233,7 +235,7 @@ if (( $+compstate )); then  # from a file in $fpath
     _perdure_complete "$@"
 else
     (( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i }
-    compdef _perdure_complete pi perdure soleur sibyl
+    compdef _perdure_complete pi perdure soleur sibyl aur
 fi
 """,
     "fish": r"""
@@ -251,7 +253,7 @@ function __perdure_complete
         end
     end
 end
-for name in pi perdure soleur sibyl
+for name in pi perdure soleur sibyl aur
     complete -c $name -f -a '(__perdure_complete)'
 end
 """,

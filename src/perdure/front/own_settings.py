@@ -1,7 +1,8 @@
-"""What a program's own settings say: a TOML file in its home, which need not be there."""
+"""What a program's own settings say: a TOML or JSON file in its home, which need not be there."""
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -16,20 +17,43 @@ _REMEDY = "correct it there, or remove it"
 _IN_WORDS = {str: "text", bool: "true or false"}
 
 
+class Number(NamedTuple):
+    """A setting that is one."""
+
+    least: float
+    most: float
+    is_whole: bool = False
+
+    def has(self, value: object) -> bool:
+        is_one = isinstance(value, int if self.is_whole else int | float) and not isinstance(value, bool)
+        return is_one and self.least <= value <= self.most  # type: ignore[operator]
+
+    @property
+    def in_words(self) -> str:
+        return f"a {'whole ' if self.is_whole else ''}number from {self.least:,} to {self.most:,}"
+
+
+Kind = type | Number
+
+
 class OwnSettings(NamedTuple):
     values: Mapping[str, Any]
+    """By the names in `known`."""
     notices: list[str]
     """What is written there and not known here, if it looks like something that is."""
 
     @classmethod
-    def read(cls, path: str, known: Mapping[str, type]) -> OwnSettings:
-        """`known` are the keys, each with the type of its value."""
+    def read(cls, path: str, known: Mapping[str, Kind]) -> OwnSettings:
+        """`known` are the keys, each with what its value is. A dot in one leads into a group of keys. What
+        JSON leaves open, as null, is not set."""
         source = config.as_typed(path)
+        form = "JSON" if path.endswith(".json") else "TOML"
         try:
             data, is_cut, _ = bytes_of(path, _MOST)
             if is_cut:
                 raise PerdureError(f"Cannot read {source}: it is larger than {_MOST >> 20} MB", _REMEDY)
-            found = tomllib.loads(data.decode("utf-8-sig"))
+            text = data.decode("utf-8-sig")
+            found = json.loads(text) if form == "JSON" else tomllib.loads(text)
         except FileNotFoundError:
             return cls({}, [])
         except OSError as error:
@@ -37,11 +61,48 @@ class OwnSettings(NamedTuple):
         except UnicodeDecodeError as error:
             what = f"it is not UTF-8, from byte {error.start} on"
             raise PerdureError(f"Cannot read {source}: {what}", _REMEDY) from None
-        except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-            raise PerdureError(f"{source} is not TOML: {error}", _REMEDY) from None
-        for key, kind in known.items():
-            if key in found and not isinstance(found[key], kind):
-                raise PerdureError(f"{source}: {key} is not {_IN_WORDS[kind]}", _REMEDY)
-        near = {key: did_you_mean(key, known) for key in found if key not in known}
-        notices = [f"{source}: {key!r} is not known{meant}" for key, meant in near.items() if meant]
-        return cls({key: found[key] for key in known if key in found}, notices)
+        except (RecursionError, ValueError) as error:
+            raise PerdureError(f"{source} is not {form}: {error}", _REMEDY) from None
+        if not isinstance(found, dict):
+            raise PerdureError(f"{source} is not an object of settings, in braces", _REMEDY)
+        return cls(*_taken(found, known, source))
+
+
+def _taken(
+    found: Mapping[str, Any], known: Mapping[str, Kind], source: str, group: str = ""
+) -> tuple[dict[str, Any], list[str]]:
+    values: dict[str, Any] = {}
+    notices: list[str] = []
+    groups = {name.partition(".")[0] for name in known if "." in name}
+    for key, value in found.items():
+        name = f"{group}{key}"
+        if key in known:
+            if value is None:
+                continue
+            if not _is(value, known[key]):
+                raise PerdureError(f"{source}: {name} is not {_in_words(known[key])}", _REMEDY)
+            values[name] = value
+        elif key in groups:
+            if value is None:
+                continue
+            if not isinstance(value, dict):
+                raise PerdureError(f"{source}: {name} is not a group of settings", _REMEDY)
+            inside = {
+                each.removeprefix(f"{key}."): kind
+                for each, kind in known.items()
+                if each.startswith(f"{key}.")
+            }
+            more, further = _taken(value, inside, source, f"{name}.")
+            values |= more
+            notices += further
+        elif meant := did_you_mean(key, [each.partition(".")[0] for each in known]):
+            notices.append(f"{source}: {name!r} is not known{meant}")
+    return values, notices
+
+
+def _is(value: object, kind: Kind) -> bool:
+    return kind.has(value) if isinstance(kind, Number) else isinstance(value, kind)
+
+
+def _in_words(kind: Kind) -> str:
+    return kind.in_words if isinstance(kind, Number) else _IN_WORDS[kind]

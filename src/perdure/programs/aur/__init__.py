@@ -1,0 +1,1 @@
+"""An agent that is spawned and talked to, turn after turn."""
