@@ -39,6 +39,9 @@ class Seen(NamedTuple):
     path: str
     title: str
     messages: int
+    turns: int
+    kind: str
+    summary: str
     active: int
     status: str
     cwd: str
@@ -103,17 +106,23 @@ def _seen(home: Home, store: Store, ref: Found) -> tuple[Seen, Sequence[Entry] |
     try:
         page = store.read(ref)
     except (PerdureError, RecursionError):
-        seen = Seen(home.program, ref.id, ref.path, "", 0, mtime, "unreadable", "", ref.size, False)
+        seen = Seen(
+            home.program, ref.id, ref.path, "", 0, 0, "", "", mtime, "unreadable", "", ref.size, False
+        )
         return seen, None
     entries, _, notices = tree.fold(page.entries)
     messages = [entry for entry in entries if entry.type == "message"]
     spoken = [entry for entry in messages if entry.role in ("user", "assistant")]
     moments = [*(entry.timestamp for entry in spoken[-1:]), page.header.timestamp]
     prompts = (entry.text for entry in messages if entry.role == "user" and entry.text.split())
-    fact = page.header.facts.get("title")
+
+    def said(name: str) -> str:
+        fact = page.header.facts.get(name)
+        return fact if isinstance(fact, str) else ""
+
     titles = (
         tree.name(entries[page.header.covers :]),
-        fact if isinstance(fact, str) else "",
+        said("title"),
         tree.name(entries),
         next(prompts, ""),
     )
@@ -129,6 +138,9 @@ def _seen(home: Home, store: Store, ref: Found) -> tuple[Seen, Sequence[Entry] |
         ref.path,
         next(filter(None, map(shown, titles)), ""),
         len(messages),
+        sum(entry.role in ("user", "assistant", "system") for entry in messages),
+        shown(said("agent")) or shown(said("conversation_type")),
+        shown(said("context_summary")),
         next(filter(None, map(milliseconds, moments)), max(0, mtime)),
         status,
         page.header.cwd,
@@ -161,6 +173,9 @@ def seen_in(row: Row) -> Seen:
         row.path,
         row.title,
         row.messages,
+        row.turns,
+        row.kind,
+        row.summary,
         row.active,
         row.status,
         row.cwd,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Change = tuple[Home, str, str, listing.Status, listing.Status]
     """A home, and what stands in its listing."""
 
-_VERSION = 2
+_VERSION = 3
 """Of the tables below and of all that is put into them. A catalog of another one is made anew."""
 _WAIT = 5.0
 """Seconds for another process that is catching up. After that we do without the file."""
@@ -41,9 +41,9 @@ _TABLES = """
 CREATE TABLE session (
     key INTEGER PRIMARY KEY,
     program TEXT, home TEXT, folder TEXT, path TEXT, id TEXT,
-    title TEXT, preview TEXT, messages INTEGER, created INTEGER, active INTEGER,
-    waits INTEGER, recorded TEXT, cwd TEXT, project TEXT, size INTEGER, problem TEXT, lock TEXT,
-    stamp INTEGER, has_text INTEGER
+    title TEXT, preview TEXT, messages INTEGER, turns INTEGER, kind TEXT, summary TEXT, created INTEGER,
+    active INTEGER, waits INTEGER, recorded TEXT, cwd TEXT, project TEXT, size INTEGER, problem TEXT,
+    lock TEXT, stamp INTEGER, has_text INTEGER
 );
 CREATE TABLE reading (session INTEGER PRIMARY KEY, state BLOB);
 CREATE INDEX stamps ON session (home, program, folder, path, stamp, has_text);
@@ -64,8 +64,8 @@ the number of its text in `said`: so the newest are found first, and those since
 class Row(
     namedtuple(
         "Row",
-        "program id path title preview messages created active recorded waits cwd project size problem"
-        " lock key",
+        "program id path title preview messages turns kind summary created active recorded waits cwd project"
+        " size problem lock key",
     )
 ):
     """A session, as its files say. Times are milliseconds since 1970."""
@@ -78,6 +78,9 @@ class Row(
     title: str
     preview: str
     messages: int
+    turns: int
+    kind: str
+    summary: str
     created: int
     active: int
     """When somebody last said something; before that, when it was made."""
@@ -159,13 +162,11 @@ class Scope(namedtuple("Scope", "homes cwd", defaults=("",))):
 
     @classmethod
     def project(cls, cwd: str) -> Scope:
-        found = [home for home in homes() if _condition(home, cwd)]
-        return cls(tuple(found), cwd)
+        return cls(tuple(home for home in homes() if _condition(home, cwd)), cwd)
 
     def of(self, program: str) -> Scope:
         """The same for one program alone, if one is named."""
-        kept = [home for home in self.homes if program in ("", home.program)]
-        return self._replace(homes=tuple(kept))
+        return self._replace(homes=tuple(home for home in self.homes if program in ("", home.program)))
 
     def folder(self, home: Home) -> str:
         if self.cwd and LAYOUTS[home.program].project == "folder":
@@ -207,9 +208,8 @@ class Catalog:
 
     def count(self, scope: Scope) -> int:
         where, values = self._where(scope)
-        return self._answered(
-            scope, lambda: int(self._one(f"SELECT count(*) FROM session WHERE {where}", values))
-        )
+        counted = f"SELECT count(*) FROM session WHERE {where}"
+        return self._answered(scope, lambda: int(self._one(counted, values)))
 
     def search(self, scope: Scope, query: str, *, role: str = "", since: int = 0, limit: int = 0) -> Matches:
         """The best message of each session that has one. Of very many hits only the newest are looked at,

@@ -13,6 +13,7 @@ from perdure.session.entry import Assistant, Entry, Message, SessionInfo, ToolCa
 from perdure.session.stores import Header
 
 LONGEST = 200
+_SPOKEN = frozenset({"user", "assistant", "system"})
 
 
 class Summary(NamedTuple):
@@ -22,6 +23,12 @@ class Summary(NamedTuple):
     preview: str
     """The last thing anybody said, on one line."""
     messages: int
+    turns: int
+    """Those of them that somebody said: what tools answered is none."""
+    kind: str
+    """Whom it is with, or what kind of conversation it is, where the layout says so."""
+    summary: str
+    """Of where it stopped, on one line, where the layout keeps one."""
     created: str
     active: str
     """When somebody last said something; before that, when it was made."""
@@ -45,6 +52,7 @@ class Tally(Struct, omit_defaults=True):
     said: str = ""
     said_at: str = ""
     messages: int = 0
+    turns: int = 0
     waits: bool = False
     status: str = ""
     status_at: int = 0
@@ -60,6 +68,7 @@ class Tally(Struct, omit_defaults=True):
                 self.messages += 1
                 last = entry
                 role = entry.role
+                self.turns += role in _SPOKEN
                 if role == "user" and not self.prompt:
                     self.prompt = one_line(entry.text)
                 if role in ("user", "assistant"):
@@ -87,6 +96,9 @@ class Tally(Struct, omit_defaults=True):
             bool(name),
             self.said,
             self.messages,
+            self.turns,
+            fact("agent") or fact("conversation_type"),
+            fact("context_summary"),
             header.timestamp,
             self.said_at or header.timestamp,
             self.waits,
