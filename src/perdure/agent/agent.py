@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
+from typing import Any
 
 from msgspec import Struct, structs
 
@@ -34,7 +35,7 @@ from perdure.agent.events import (
 )
 from perdure.agent.hooks import Event
 from perdure.agent.loop import Bench
-from perdure.agent.memory import Alongside, Change, Memory
+from perdure.agent.memory import NO_MARKS, Alongside, Change, Memory
 from perdure.agent.models import LanguageModel, Model, Request
 from perdure.agent.queue import Queue
 from perdure.agent.settings import Retry
@@ -212,10 +213,10 @@ class Agent:
         """
         return self._watch(partial(self._answering, User(content, clock_milliseconds())))
 
-    def speak_first(self, prompt: str) -> AsyncGenerator[AgentEvent, None]:
+    def speak_first(self, prompt: str, marks: Mapping[str, Any]) -> AsyncGenerator[AgentEvent, None]:
         """The agent opens the conversation, as it is asked to by a program. The events are those of `send`,
         but for the prompt: it is recorded, and nobody's message."""
-        return self._watch(partial(self._answering, CustomMessage(OPENING, prompt, display=False)))
+        return self._watch(partial(self._answering, CustomMessage(OPENING, prompt, display=False), marks))
 
     def compact(self, instructions: str = "") -> AsyncGenerator[AgentEvent, None]:
         """Condense the conversation now. Raises ModelError if the summary cannot be made, and PerdureError if
@@ -309,12 +310,16 @@ class Agent:
             raise
         finally:
             queue.close()
+            self._memory.marks = NO_MARKS
             self._work.end()
 
     async def _told(self, event: Event) -> Event:
         return await self._bench.hooks.told(event, self._switch)
 
-    async def _answering(self, first: User | CustomMessage) -> AsyncGenerator[AgentEvent, None]:
+    async def _answering(
+        self, first: User | CustomMessage, marks: Mapping[str, Any] = NO_MARKS
+    ) -> AsyncGenerator[AgentEvent, None]:
+        self._memory.marks = marks
         said = [first] if isinstance(first, User) else []
         yield TurnStart()
         if isinstance(first, CustomMessage) and not await self._is_said(first):
@@ -382,7 +387,7 @@ class Agent:
                 async with aclosing(turn) as events:
                     async for event in events:
                         yield event
-                        if attempt and _is_whole_answer(event):
+                        if attempt and retrying.is_enough(event):
                             yield AutoRetryEnd(True, attempt)
                             attempt = 0
                 return
@@ -490,11 +495,3 @@ class Agent:
             "tokensBefore": body.tokens_before,
         }
         yield CompactionEnd(reason, result, will_retry=reason == "overflow")
-
-
-def _is_whole_answer(event: AgentEvent) -> bool:
-    return (
-        isinstance(event, MessageEnd)
-        and isinstance(event.message, Assistant)
-        and not event.message.is_broken_off
-    )

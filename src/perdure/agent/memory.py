@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -22,7 +23,8 @@ from perdure.agent.hooks import in_words
 from perdure.agent.models import Sent
 from perdure.agent.tokens import Counter
 from perdure.errors import PerdureError, UsageError
-from perdure.session.context import RESET, Chosen, Context, said
+from perdure.session import context
+from perdure.session.context import RESET, Chosen, Context
 from perdure.session.entry import (
     Assistant,
     BashExecution,
@@ -37,8 +39,10 @@ from perdure.session.entry import (
     ThinkingLevelChange,
     ToolResult,
     User,
+    decode,
     new,
 )
+from perdure.session.record import dumps
 from perdure.session.session import Session
 
 _QUICK = 0.005
@@ -46,6 +50,7 @@ _QUICK = 0.005
 _KEPT = "what arrived is kept in memory, and is saved with what is said next"
 _KEPT_BEFORE = _KEPT.replace("arrived", "arrived before it")
 
+NO_MARKS: Mapping[str, Any] = {}
 Change = ModelChange | ThinkingLevelChange | SessionInfo | Custom
 """What is recorded with the next message."""
 Alongside = Callable[[Assistant], Iterable[Body]]
@@ -75,9 +80,11 @@ class Memory:
         """Since somebody last emptied it."""
         self.cost = 0.0
         """US dollars, for all answers and summaries since this was made."""
+        self.marks = NO_MARKS
+        """What is recorded with every message of the turn that runs, beside what it says."""
         self._alongside = alongside
         self._changes: list[Change] = []
-        self._unsaved: list[Body] = []
+        self._unsaved: list[Body | Entry] = []
         self._turns = _Turns()
         self._messages: list[Sent] | None = None
         self._condensed = 0
@@ -126,7 +133,8 @@ class Memory:
                     alongside, failed = [], error
         has_arrived = not isinstance(message, User)
         async with self._turns:
-            entries = await self._write([Message(message), *alongside], has_arrived=has_arrived)
+            said = _marked(Message(message), self.marks)
+            entries = await self._write([said, *alongside], has_arrived=has_arrived)
         self.added.append(message)
         if (isinstance(message, Assistant) and message.is_broken_off) or not _are_aside(alongside):
             self.forget()  # the session knows what of it is sent
@@ -140,7 +148,7 @@ class Memory:
         """One of the user's own, durable when this returns."""
         async with self._turns:
             entries = await self._write([Message(ran)], has_arrived=True)
-        ((_, message),) = said(entries)
+        ((_, message),) = context.said(entries)
         if isinstance(message, User):
             self._add(message)
 
@@ -178,7 +186,7 @@ class Memory:
             self._remember(_NOTHING)
         return await in_thread(self.session.chosen)
 
-    async def _write(self, bodies: Sequence[Body] = (), *, has_arrived: bool = False) -> list[Entry]:
+    async def _write(self, bodies: Sequence[Body | Entry] = (), *, has_arrived: bool = False) -> list[Entry]:
         """What the disk refused before, the changes if something is said, and these; returns these. What
         `has_arrived` waits for the next time if it is refused."""
         unsaved = self._unsaved
@@ -205,7 +213,7 @@ class Memory:
             self.forget()
         return entries[len(unsaved) + len(changes) :]
 
-    def _append(self, bodies: Sequence[Body]) -> list[Entry]:
+    def _append(self, bodies: Sequence[Body | Entry]) -> list[Entry]:
         """A trip to a thread costs more than most appends. So it is made while the disk is slow, and until it
         is known that it is not."""
         self._is_disk_quick = False
@@ -257,10 +265,10 @@ class Memory:
         """Read it anew when it is wanted."""
         self._messages = None
 
-    def _remember(self, context: Context) -> None:
-        self._messages = [m for m in context.messages if isinstance(m, User | Assistant | ToolResult)]
-        self._condensed = context.condensed
-        self._tokens = Counter.of(self._messages, context.condensed, self.beside)
+    def _remember(self, found: Context) -> None:
+        self._messages = [m for m in found.messages if isinstance(m, User | Assistant | ToolResult)]
+        self._condensed = found.condensed
+        self._tokens = Counter.of(self._messages, found.condensed, self.beside)
 
 
 _NOTHING = Context([], None, "off")
@@ -284,9 +292,13 @@ class _Turns:
         self._lock.release()
 
 
+def _marked(body: Body, marks: Mapping[str, Any]) -> Body | Entry:
+    return decode(b"%b,%b" % (new(body).raw[:-1], dumps(marks)[1:])) if marks else body
+
+
 def _kind(change: Change) -> tuple[type[Change], str]:
     return type(change), change.custom_type if isinstance(change, Custom) else ""
 
 
-def _are_aside(bodies: Sequence[Body]) -> bool:
+def _are_aside(bodies: Sequence[Body | Entry]) -> bool:
     return all(isinstance(body, _ASIDE) for body in bodies)

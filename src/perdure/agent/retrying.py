@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from perdure.agent import loop
-from perdure.agent.events import AgentEvent, AutoRetryEnd, AutoRetryStart
+from perdure.agent.events import AgentEvent, AutoRetryEnd, AutoRetryStart, MessageEnd
 from perdure.agent.settings import Retry
 from perdure.agent.switch import Stopped, Switch
 from perdure.errors import ModelUnavailable
+from perdure.session.entry import Assistant
 
 
 async def waiting(
@@ -37,3 +38,12 @@ def _delay(error: ModelUnavailable, tried: int, retry: Retry) -> float | None:
     if error.retry_after is not None:
         return error.retry_after if error.retry_after <= longest else None
     return float(min(retry.base_delay_ms / 1000 * 2**tried, longest))
+
+
+def is_enough(event: AgentEvent) -> bool:
+    """Whether it tells of a whole answer."""
+    return (
+        isinstance(event, MessageEnd)
+        and isinstance(event.message, Assistant)
+        and not event.message.is_broken_off
+    )

@@ -30,7 +30,7 @@ from perdure.agent.events import AgentEvent
 from perdure.agent.extensions import Command, CommandContext, Register
 from perdure.agent.hooks import in_words
 from perdure.agent.loop import Bench
-from perdure.agent.memory import Alongside, Spent
+from perdure.agent.memory import NO_MARKS, Alongside, Spent
 from perdure.agent.models import OFFLINE, THINKING_LEVELS, LanguageModel, Model
 from perdure.agent.models.connections import Connections
 from perdure.agent.models.registry import ModelRegistry
@@ -160,10 +160,13 @@ class AgentSession:
         is a command to `typed` is text here."""
         return self.agent.send(text)
 
-    def speak_first(self, prompt: str) -> AsyncGenerator[AgentEvent, None]:
+    def speak_first(
+        self, prompt: str, marks: Mapping[str, Any] = NO_MARKS
+    ) -> AsyncGenerator[AgentEvent, None]:
         """The agent opens the conversation: it is asked to by `prompt`, which is recorded, but is never a
-        message of the user's. The events are those of `send_message`, without one for the prompt."""
-        return self.agent.speak_first(prompt)
+        message of the user's. The events are those of `send_message`, without one for the prompt. `marks` are
+        recorded with each message that comes of it, beside what it says."""
+        return self.agent.speak_first(prompt, marks)
 
     def tell(self, *texts: str) -> None:
         """In place of what `append_system_prompt` said: the system prompt ends with these, before the day. At

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from perdure import config
 from perdure.agent.aside import in_thread
 from perdure.agent.events import AgentEvent, MessageEnd, QueueUpdate
+from perdure.agent.memory import NO_MARKS
 from perdure.agent.models.resolver import wanted
 from perdure.agent.session import AgentSession
 from perdure.agent.tools import AgentToolResult
 from perdure.errors import Conflict, NotSaved, PerdureError, UsageError
 from perdure.front import asking, recalling, starting
+from perdure.front.amounts import tokens
 from perdure.front.face import Face, Running
 from perdure.front.narration import Narrator, end_of, words
 from perdure.front.opening import Meant
@@ -86,6 +89,11 @@ class Conversation:
             self._servers = asyncio.ensure_future(self._equip())
 
     @property
+    def queued(self) -> tuple[Sequence[str], Sequence[str]]:
+        """What is said next, and what afterwards."""
+        return self.steering, self.follow_ups
+
+    @property
     def voice(self) -> str:
         """Who answers and how, in full."""
         model, thinking = self.agent.model, self.agent.agent.voice.thinking
@@ -95,6 +103,32 @@ class Conversation:
     def who(self) -> str:
         """The same for people."""
         return self.voice.removesuffix(":off")
+
+    @property
+    def facts(self) -> list[str]:
+        """Model, share of its window, cost, session, directory: what the foot of the screen says."""
+        if not self.is_ready:
+            return ["starting"]
+        spent = self.agent.spent
+        share = f"{100 * spent.tokens / max(spent.window, 1):.1f}% of {tokens(spent.window)}"
+        return [
+            self.who,
+            share if spent.tokens else "",
+            f"${spent.cost:.4f}" if spent.cost else "",
+            self._profile.short_id(self.session),
+            config.as_typed(self.cwd),
+        ]
+
+    async def weigh(self) -> None:
+        """What of the model's window is used: of a session that is not too long to be read for that."""
+        if self.session.ref.size <= recalling.MOST_READ and not self.agent.is_busy:
+            await self.agent.recall()
+
+    def warn_of_damage(self, program: str) -> None:
+        if problems := self.session.problems:
+            doctor = self._profile.doctor(program, self.session.id)
+            said = f"Damaged: {problems[0].brief}; what can be read goes on. `{doctor}` says more."
+            self.face.note(Styled(one_line(said), "yellow"))
 
     async def _equip(self) -> None:
         with suppress(PerdureError):  # which is among the notices
@@ -116,10 +150,10 @@ class Conversation:
                         self.face.edit(text)
                 raise
 
-    async def be_opened(self, prompt: str) -> None:
+    async def be_opened(self, prompt: str, marks: Mapping[str, Any] = NO_MARKS) -> None:
         """By whom its user talks with, who is told this."""
         with self._turn() as narrator:
-            await self._watch(self.agent.speak_first(prompt), narrator)
+            await self._watch(self.agent.speak_first(prompt, marks), narrator)
 
     @contextmanager
     def _turn(self) -> Iterator[Narrator]:

@@ -6,9 +6,10 @@ A call that names a session means exactly that one, or fails: it never makes ano
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.agent.aside import PATIENCE
 from perdure.errors import Ambiguous, NotFound, PerdureError, UsageError
@@ -16,7 +17,7 @@ from perdure.front.output import Output
 from perdure.session import ids, layouts, reference
 from perdure.session.layouts import Home
 from perdure.session.session import Session
-from perdure.session.stores import Found, Header, Store, open_store
+from perdure.session.stores import NO_FACTS, Found, Header, Store, open_store
 from perdure.session.stores.file_store import FileStore
 from perdure.session.stores.lock import Lock
 
@@ -83,9 +84,9 @@ def find_session(options: SimpleNamespace, out: Output, cwd: str) -> Meant:
     return new(cwd, is_kept=not options.no_session)
 
 
-def made(store: Store, cwd: str = "", id: str = "") -> Meant:
+def made(store: Store, cwd: str = "", id: str = "", facts: Mapping[str, Any] = NO_FACTS) -> Meant:
     """A session there, in which nothing was said yet."""
-    header = Header(id, ids.stamp(ids.now()), cwd)
+    header = Header(id, ids.stamp(ids.now()), cwd, facts=facts)
     header = header._replace(id=id or store.new_id(header))
     return Meant(store, store.create(header), header, is_new=True)
 

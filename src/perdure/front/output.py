@@ -185,21 +185,11 @@ class Output:
     def ask(self, question: str, *, in_conversation: bool = False) -> bool | None:
         """Whether the answer is yes; Enter is no, None is no answer. What is neither is asked again. What is
         asked in a conversation is part of it, and of what is piped in; there Enter is yes."""
-        if in_conversation:
-            asked, columns = f"{question} [Y/n]", self.columns if self.is_terminal else 0
-        else:
-            asked, columns = f"{question} [y/N]", self.note_columns if self.is_watched else 0
-        text = "\n".join(folded(asked, columns and columns - 1)) + " "
         while True:
-            try:
-                (self.prompt if in_conversation else self._tell)(text)
-                line = self.read_line()
-            except BaseException:  # a signal, of which a line of its own tells
-                self._tell("" if in_conversation and not self.has_echo else "\n")
-                raise
-            if line is None or not (self.has_echo if in_conversation else _is_terminal(self._stdin)):
-                (self._write if in_conversation else self._tell)("\n")  # nobody typed one that can be seen
-            match line and line.strip().lower():
+            answer = self.answer(
+                f"{question} {'[Y/n]' if in_conversation else '[y/N]'}", in_conversation=in_conversation
+            )
+            match answer and answer.lower():
                 case None:
                     return None
                 case "y" | "yes":
@@ -208,6 +198,23 @@ class Output:
                     return False
                 case "":
                     return in_conversation
+
+    def answer(self, question: str, *, in_conversation: bool = False) -> str | None:
+        """Whatever is typed there; None if nothing can be any more."""
+        if in_conversation:
+            columns = self.columns if self.is_terminal else 0
+        else:
+            columns = self.note_columns if self.is_watched else 0
+        try:
+            text = "\n".join(folded(question, columns and columns - 1)) + " "
+            (self.prompt if in_conversation else self._tell)(text)
+            line = self.read_line()
+        except BaseException:  # a signal, of which a line of its own tells
+            self._tell("" if in_conversation and not self.has_echo else "\n")
+            raise
+        if line is None or not (self.has_echo if in_conversation else _is_terminal(self._stdin)):
+            (self._write if in_conversation else self._tell)("\n")  # nobody typed one that can be seen
+        return line and line.strip()
 
     def progress(self, what: str) -> Progress:
         """How far some work is, shown on stderr if that is a terminal and the work takes its time."""

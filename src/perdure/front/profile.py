@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 from perdure import __version__
 from perdure.agent.aside import in_thread
 from perdure.agent.session import AgentSession
+from perdure.errors import PerdureError, UsageError
 from perdure.front import opening, recalling, starting
 from perdure.front.opening import Meant
 from perdure.front.output import Styled
@@ -51,6 +52,8 @@ class Profile:
     """Whether its agent may have some."""
     asks_where = True
     """Whether it matters to which directory a session belongs."""
+    goes_on_alone = False
+    """Whether there is something to do without a conversation."""
 
     def __init__(self, options: SimpleNamespace) -> None:
         self.options = options
@@ -81,6 +84,10 @@ class Profile:
     def when_held(self, program: str, id: str) -> str:
         """What to do about a session that another process talks in."""
         return f"leave it there, or go on in a copy: {program} --fork {id}"
+
+    def unheard(self) -> PerdureError:
+        """Where something is said, and no conversation is open to say it in."""
+        return UsageError("No conversation is open", "/help says how to begin one")
 
     # --- who answers -------------------------------------------------------------------------------------
 

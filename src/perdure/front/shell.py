@@ -21,7 +21,6 @@ from perdure.agent.aside import in_thread
 from perdure.agent.trust import Trust
 from perdure.errors import Ambiguous, Conflict, Held, NotSaved, PerdureError, UsageError
 from perdure.front import moving, opening, recalling, signals, starting, trusting
-from perdure.front.amounts import tokens
 from perdure.front.command_line import did_you_mean
 from perdure.front.conversation import Conversation
 from perdure.front.face import Face
@@ -65,6 +64,7 @@ class Shell:
         self._code: int | None = None
         self._left = asyncio.Event()
         self._error: Exception | None = None
+        self._has_begun = False
 
     @property
     def conversation(self) -> Conversation:
@@ -98,8 +98,9 @@ class Shell:
     async def _begin(self) -> bool:
         """Whether there is a conversation to begin with."""
         meant = await self.profile.begin(self)
+        self._has_begun = True
         if meant is None:
-            return False
+            return self.profile.goes_on_alone and self._code is None
         if self._code is not None:
             await in_thread(meant.remove_if_unused)
             return False
@@ -149,6 +150,11 @@ class Shell:
         self._left.set()
         self.stop()
         self.face.leave()
+
+    @property
+    def leaves_with(self) -> int | None:
+        """The exit code, as soon as it is certain that its user leaves: more than 128 after a signal."""
+        return self._code
 
     @property
     def is_busy(self) -> bool:
@@ -265,6 +271,15 @@ class Shell:
         await self._present(model, thinking, name)
         return True
 
+    async def let_go(self) -> None:
+        """Of the conversation, which is saved; the shell goes on without one."""
+        conversation = self.conversation
+        await conversation.save()
+        self._conversation = None
+        self._has_refused |= conversation.has_refused
+        await conversation.close()
+        self._show_queue()
+
     async def change_to(self, meant: Meant) -> bool:
         """Go on there, if that is not here."""
         if meant.ref.path == self.conversation.meant.ref.path:
@@ -317,23 +332,12 @@ class Shell:
             conversation.show_notices()
             if not conversation.session.is_empty:
                 await self.profile.say_what_was_restored(self, conversation)
-                await self._weigh(conversation)
-            self._warn_of_damage(conversation)
+                await conversation.weigh()
+                self._show_queue()
+            conversation.warn_of_damage(self.out.program)
         except Exception as error:  # told at the top
             self._error = error
             self.leave(error.exit_code if isinstance(error, PerdureError) else 1)
-
-    async def _weigh(self, conversation: Conversation) -> None:
-        """What of the model's window is used: of a session that is not too long to be read for that."""
-        if conversation.session.ref.size <= recalling.MOST_READ and not conversation.agent.is_busy:
-            await conversation.agent.recall()
-            self._show_queue()
-
-    def _warn_of_damage(self, conversation: Conversation) -> None:
-        if problems := conversation.session.problems:
-            doctor = self.profile.doctor(self.out.program, conversation.session.id)
-            said = f"Damaged: {problems[0].brief}; what can be read goes on. `{doctor}` says more."
-            self.face.note(Styled(one_line(said), "yellow"))
 
     # --- what is typed ------------------------------------------------------------------------------------
 
@@ -350,7 +354,7 @@ class Shell:
             task.add_done_callback(self._beside.discard)
         else:
             # What waits is done first, so what comes behind it waits, too.
-            must_wait = self._waiting or self._is_command(text)
+            must_wait = self._waiting or self._is_command(text) or not self.is_talking
             if must_wait or not self.conversation.queue(text, is_later=is_later):
                 self._waiting.append(text)
             self._show_queue()
@@ -365,9 +369,8 @@ class Shell:
         return self.profile.runs_command_lines and text.startswith("!")
 
     def _show_queue(self) -> None:
-        if self._conversation is not None:
-            later = [*self.conversation.follow_ups, *self._waiting]
-            self.face.queued([*map(words, self.conversation.steering)], [*map(words, later)])
+        steering, follow_ups = self.conversation.queued if self.is_talking else ((), ())
+        self.face.queued([*map(words, steering)], [*map(words, (*follow_ups, *self._waiting))])
 
     async def ready(self) -> None:
         """Wait until there is an agent to talk with."""
@@ -424,7 +427,8 @@ class Shell:
             error.hint = "send it again" if is_all else error.hint.removeprefix(f"{Conflict.RELOAD}; ")
             self.face.failed(error)
             try:
-                await self.conversation.take_in_what_others_wrote()
+                if self.is_talking:
+                    await self.conversation.take_in_what_others_wrote()
             except PerdureError as further:
                 self.face.failed(further)
         except PerdureError as error:
@@ -437,7 +441,8 @@ class Shell:
             self.leave(1)
 
     async def _handle(self, text: str) -> None:
-        self.profile.entered(self.conversation)
+        if self.is_talking:
+            self.profile.entered(self.conversation)
         if self._is_command_line(text):
             return await self.conversation.run(text[1:])
         name = self._name_of(text)
@@ -455,6 +460,8 @@ class Shell:
                     self.face.edit(text)
                 raise
             return
+        if not self.is_talking:
+            raise self.profile.unheard()
         await self.conversation.say(text)
 
     def _name_of(self, text: str) -> str:
@@ -477,20 +484,9 @@ class Shell:
         if name in self.commands and (source := self.commands[name].completes):
             yield from registry.load(source)(self, typed)
 
-    # --- what the foot of the screen says -------------------------------------------------------------------
-
     @property
     def facts(self) -> list[str]:
-        """Model, share of its window, cost, session, directory."""
-        if self._conversation is None or not self.conversation.is_ready:
-            return ["starting"]
-        agent, session = self.conversation.agent, self.conversation.session
-        spent = agent.spent
-        share = f"{100 * spent.tokens / max(spent.window, 1):.1f}% of {tokens(spent.window)}"
-        return [
-            self.conversation.who,
-            share if spent.tokens else "",
-            f"${spent.cost:.4f}" if spent.cost else "",
-            self.profile.short_id(session),
-            config.as_typed(self.cwd),
-        ]
+        """What the foot of the screen says."""
+        if self._conversation is not None:
+            return self._conversation.facts
+        return [] if self._has_begun else ["starting"]

@@ -99,6 +99,10 @@ def _answer(turn: Turn, request: Request) -> list[Call] | str:
 
         recap = summary.requested(render(turn.before)) if turn.before else "Nothing has been said yet."
         return _honestly(recap, has_tools=bool(tools))
+    if asked.kind == "stopped":
+        from perdure.agent.models.offline import summary
+
+        return _honestly(summary.where_it_stopped(turn.before), has_tools=bool(tools))
     if not tools:
         return _honestly(has_tools=False)
     match asked.kind:

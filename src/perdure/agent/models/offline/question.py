@@ -14,7 +14,7 @@ from perdure.agent.models.offline.source import language_of
 
 Kind = Literal[
     "survey", "count", "tests", "path", "topic", "search", "defined", "callers", "files", "read", "list",
-    "title", "recap", "run", "change", "help", "unclear",
+    "title", "recap", "stopped", "run", "change", "help", "unclear",
 ]  # fmt: skip
 
 
@@ -81,6 +81,7 @@ _TITLE = (
     r"|\b(?:session|conversation|chat) title\b"
 )
 _RECAP = r"\b(?:summar|recap)\w*.*\b(?:(?:this|our|the) (?:session|conversation|chat)|so far)\b"
+_STOPPED = r"\bwhere (?:we|it|(?:this|our|the) (?:session|conversation|chat)) (?:stopped|left off)\b"
 _YOU = (
     r"(?:what|who|how) (?:can|could|do|are) you(?: (?:do|know|answer|offer|support|work))?(?: here| for me)?"
     r"|what can i (?:do|ask|say)(?: \w+)?"
@@ -162,6 +163,8 @@ def _one(text: str) -> Question:
         return Question("title")
     if ("summar" in said or "recap" in said) and re.search(_RECAP, said):
         return Question("recap")
+    if "where" in low and re.search(_STOPPED, said):
+        return Question("stopped")
     if re.fullmatch(_YOU, said):
         return Question("help")
     if said.startswith("how many ") and _COUNTED.intersection(low):

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from perdure.agent.models.offline import WHAT_IT_IS, WITHOUT_TOOLS
 from perdure.agent.models.offline.wording import one_line
+from perdure.agent.transcript import render
+from perdure.session.entry import AnyMessage
 
 SECTIONS = (
     "Goal",
@@ -106,6 +108,18 @@ def summary(said: Sequence[Said], previous: str = "", focus: str = "") -> str:
         else:
             parts.append(f"## {name}\n{_bullets(merged[name])}")
     return "\n\n".join(parts)
+
+
+def where_it_stopped(messages: Sequence[AnyMessage]) -> str:
+    """The last request and the gist of the last answer to it, in the words that were said."""
+    said = _conversation_of(render(messages).removeprefix("<conversation>\n"))
+    asked = [each.text for each in said if each.who == "User" and not each.text.lstrip().startswith("<")]
+    answered = [_gist(each.text) for each in said if each.who == "Assistant"]
+    parts = [f"The last question was: {one_line(asked[-1], _WIDTH)}"] if asked else []
+    if answered and answered[-1]:
+        is_open = said[-1].who != "Assistant"
+        parts.append(f"{'Under way' if is_open else 'The answer'}: {answered[-1]}")
+    return "\n".join(parts) or "Nothing has been said yet."
 
 
 def last_request(summary: str) -> str:
