@@ -70,6 +70,10 @@ class Cursor(NamedTuple):
 START = Cursor()
 
 
+UNFINISHED = "the last line is unfinished"
+"""How the reason begins of what a writer that was cut off leaves: nothing is wrong with all before it."""
+
+
 class Problem(NamedTuple):
     """Something in a file that is not as it should be. Everything else of the session still opens."""
 
@@ -79,6 +83,11 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.path} line {self.line}: {self.reason}" if self.line else f"{self.path}: {self.reason}"
+
+    @property
+    def is_damage(self) -> bool:
+        """Whether it is more than a last line that somebody began to write."""
+        return not self.reason.startswith(UNFINISHED)
 
     @property
     def brief(self) -> str:

@@ -69,11 +69,15 @@ class FileStore(ABC):
     def lock_path(self, ref: Found) -> str:
         return os.path.join(*self._lock_place(ref.id, self.relative(ref)))
 
-    def delete(self, ref: Found, title: str = "") -> Trashed:
+    def delete(
+        self, ref: Found, title: str = "", *, check: Callable[[Lock], object] = lambda lock: None
+    ) -> Trashed:
         """Move it to the trash, whole, with the title by which people know it again. `Held` while a process
-        has the right to write to it."""
+        has the right to write to it. `check` is called under the lock, right before the move: what it raises
+        is the end of it."""
         relative = self.relative(ref)
-        with self.lock(ref, 0):
+        with self.lock(ref, 0) as lock:
+            check(lock)
             home = os.path.join(*self._place(relative))
             names = [*self._beside(relative), self._whole(relative)]  # the session itself last
             gone = trash.discard(home, ref.id, self.name, self.root, names, title=title, private=self.private)
@@ -116,7 +120,8 @@ class FileStore(ABC):
         """The same for one that was found already."""
         relative = gone.names[-1] if gone.names and gone.root else ""
         place = self._lock_place(gone.id, relative)
-        with Lock(*place, gone.id, 0, private=self.private):
+        with Lock(*place, gone.id, 0, private=self.private) as lock:
+            lock.note(ids.stamp(ids.now()))  # whoever cleans up is told that somebody wants it
             *_, path = trash.restore(
                 gone.home,
                 gone,

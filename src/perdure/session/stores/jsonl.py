@@ -19,6 +19,7 @@ from perdure.session.entry import Entry
 from perdure.session.stores import (
     NOT_A_RECORD,
     START,
+    UNFINISHED,
     Cursor,
     Found,
     Header,
@@ -139,12 +140,12 @@ class LineReader(ABC):
         if pieces and text.strip(b" \t\r\0").endswith(pieces[-1]):
             whole = len(text)  # what is torn is before it
         if not whole:
-            self.problem(number, f"the last line is unfinished ({len(text)} bytes); left out")
+            self.problem(number, f"{UNFINISHED} ({len(text)} bytes); left out")
             return 0
         for piece in pieces:
             self._piece(piece, number)
         if text[whole:].strip(b" \t\r"):
-            self.problem(number, f"the last line is unfinished ({len(text) - whole} bytes); left out")
+            self.problem(number, f"{UNFINISHED} ({len(text) - whole} bytes); left out")
             return whole
         self.problem(number, _saved(len(pieces)))
         return len(text)

@@ -1,8 +1,8 @@
 """One lock per session: a file that is never replaced or removed, held by the kernel.
 
 The kernel frees it when its process dies, however that happens, so there is no stale lock and no
-guessing who is alive. The file holds the holder's pid, for the message to whoever waits, and a
-generation that grows with every holder.
+guessing who is alive. The file holds the holder's pid, for the message to whoever waits, a
+generation that grows with every holder, and, behind them, a note that a holder may leave for later ones.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from perdure.session.stores import files
 
 _SHORTEST_WAIT = 0.05  # even "do not wait" outlasts a reader that only asks who holds the lock
 _PAUSES = (0.0005, 0.02)
+_HOLDER = 32  # bytes that say who it is
+_NOTE_AT = 64  # behind all that is read to learn who it is
+_LONGEST_NOTE = 64
 
 
 class Lock:
@@ -53,7 +56,9 @@ class Lock:
         try:
             # Always of one length, so that nothing need be cut off: a file that was cut to nothing and then
             # written is flushed to disk by ext4 when it is closed, at the price of a sync.
-            os.pwrite(self._file.fileno(), b"%-10d %-20d\n" % (self._pid, self.generation), 0)
+            os.pwrite(
+                self._file.fileno(), b"%-10d %-20d\n" % (self._pid, self.generation), 0
+            )  # _HOLDER bytes
         except OSError:
             pass  # who holds it is a courtesy; that it is held is the kernel's word
         _held.add(self)
@@ -67,6 +72,22 @@ class Lock:
             return (there.st_ino, there.st_dev) == self._identity
         except FileNotFoundError:
             return False
+
+    @property
+    def noted(self) -> str:
+        """What an earlier holder left; empty if none did."""
+        try:
+            return os.pread(self._file.fileno(), _LONGEST_NOTE, _NOTE_AT).decode("ascii", "replace").strip()
+        except OSError:
+            return ""
+
+    def note(self, text: str) -> None:
+        """Leave a short word for later holders, if the disk lets us: nothing depends on it but a kindness."""
+        padding = b" " * (_NOTE_AT - _HOLDER)
+        try:
+            os.pwrite(self._file.fileno(), padding + b"%-*b\n" % (_LONGEST_NOTE - 1, text.encode()), _HOLDER)
+        except OSError:
+            pass
 
     @property
     def is_this_process(self) -> bool:
