@@ -1,7 +1,7 @@
 """Sessions that nobody used for long go to the trash, and what is in the trash for long goes for good.
 
-How old a session is, it says itself: by the latest time that it records, or by when it was last brought back
-from the trash. No time of a file counts. Where one of its times is missing, cannot be read, is still to come
+How old a session is, it says itself: by the latest time that it records, or by when it was last repaired or
+brought back from the trash, which its lock knows. No time of a file counts. Where one of its times is missing, cannot be read, is still to come
 or is no later than 1970, nobody knows which was the latest: such a session is kept, and so is a damaged one.
 
 Every doubt keeps. The catalog says which sessions cannot be old; of the others the file decides, and decides
@@ -43,8 +43,10 @@ class Cleaned(NamedTuple):
     """Ids of sessions that are old enough, and that a live process holds."""
     undated: list[str]
     """Ids of sessions whose age is not known."""
+    damaged: list[str]
+    """What is wrong with sessions that may be old enough; a sentence each."""
     problems: list[str]
-    """What could not be removed or looked at, and what is damaged and therefore kept; a sentence each."""
+    """What could not be removed, or looked at; a sentence each."""
 
 
 class Emptied(NamedTuple):
@@ -102,7 +104,7 @@ class _Stays(Exception):
 
 class _Sweep:
     def __init__(self, home: Home, days: float, now: datetime) -> None:
-        self.done = Cleaned([], [], [], [])
+        self.done = Cleaned([], [], [], [], [])
         self._store = _store(home)
         self._days = days
         self._now = now
@@ -117,8 +119,8 @@ class _Sweep:
         ref = found(row.id, row.path)
         try:
             page = self._store.read(ref)
-            if damage := next((each for each in page.problems if each.is_damage), None):
-                self.done.problems.append(f"{row.id} is damaged, and was kept: {damage}")
+            if damage := next((each for each in page.problems if not each.is_torn_end), None):
+                self.done.damaged.append(f"{row.id} is damaged, and was kept: {damage.brief}")
                 return
             age = self._age(page)
             if age is None:
@@ -134,7 +136,7 @@ class _Sweep:
             page = self._store.read(ref)
             age = self._age(page, lock.noted)
             is_the_same = found(ref.id, ref.path) == ref
-            if not is_the_same or any(each.is_damage for each in page.problems):
+            if not is_the_same or not all(each.is_torn_end for each in page.problems):
                 raise _Stays
             if age is None or age <= self._days:
                 raise _Stays
@@ -148,12 +150,12 @@ class _Sweep:
         except _Stays:
             pass
 
-    def _age(self, page: Page, brought_back: str = "") -> float | None:
-        """In days; None if one of its times is none."""
+    def _age(self, page: Page, wanted: str = "") -> float | None:
+        """In days; None if one of its times is none. `wanted` is a further one, if there is one."""
         stamps = {page.header.timestamp, *(entry.timestamp for entry in page.entries)}
         times = [ids.moment(stamp) for stamp in stamps]
-        if returned := ids.moment(brought_back):
-            times.append(returned)
+        if since := ids.moment(wanted):
+            times.append(since)
         ages = [self._since(when) for when in times]
         return min((age for age in ages if age is not None), default=None) if None not in ages else None
 

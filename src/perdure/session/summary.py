@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from perdure.session import lifecycle
+from perdure.errors import PerdureError
+from perdure.session import lifecycle, tree
 from perdure.session.entry import Assistant, Entry, Message, SessionInfo, ToolCall
-from perdure.session.stores import Header
+from perdure.session.stores import Found, Header, Store
 
 LONGEST = 200
+_LARGE = 2**26  # bytes that are not read for a title alone
 _SPOKEN = frozenset({"user", "assistant", "system"})
 
 
@@ -114,6 +116,15 @@ def of(header: Header, entries: Iterable[Entry], problems: Sequence[str] = ()) -
     tally = Tally()
     tally.add(entries)
     return tally.summary(header, problems)
+
+
+def title_of(store: Store, ref: Found) -> str:
+    """By which people know a session again that they delete; whatever is wrong with it, it can be deleted."""
+    try:
+        page = store.read(ref) if ref.size < _LARGE else None
+        return of(page.header, tree.fold(page.entries).entries).title if page else ""
+    except (PerdureError, OSError, RecursionError, ValueError):
+        return ""
 
 
 def first_of(problems: Sequence[str]) -> str | None:

@@ -12,12 +12,10 @@ from types import SimpleNamespace
 from perdure.errors import Held, PerdureError
 from perdure.front.output import Output, Styled
 from perdure.front.visible import fit, one_line
-from perdure.session import reference, summary, tree
+from perdure.session import reference, summary
 from perdure.session.reference import Deleted
-from perdure.session.stores import Found
 from perdure.session.stores.file_store import FileStore
 
-_LARGE = 2**26  # bytes that are not read for a title alone
 _TITLE = 40  # columns of a title at a terminal: what brings it back matters more
 
 
@@ -30,7 +28,7 @@ def rm(options: SimpleNamespace, out: Output) -> int:
         name = reference.name_of(store, ref)
         assert isinstance(store, FileStore)
         try:
-            gone = reference.called(store, store.delete(ref, _title(store, ref)))
+            gone = reference.called(store, store.delete(ref, summary.title_of(store, ref)))
         except PerdureError as error:
             out.failed(_explained(error, name))
             code = max(code, error.exit_code)
@@ -51,15 +49,6 @@ def _tell(gone: Deleted, out: Output) -> None:
     title = fit(title, _TITLE) if out.is_terminal else title
     out.line("Deleted ", Styled(name, "bold"), f" ({title})" if title else "", f"; restore: {back}")
     out.flush()
-
-
-def _title(store: FileStore, ref: Found) -> str:
-    """By which people know it again in the trash; whatever is wrong with the session, it can be deleted."""
-    try:
-        page = store.read(ref) if ref.size < _LARGE else None
-        return summary.of(page.header, tree.fold(page.entries).entries).title if page else ""
-    except (PerdureError, OSError, RecursionError, ValueError):
-        return ""
 
 
 def _explained(error: PerdureError, name: str) -> PerdureError:

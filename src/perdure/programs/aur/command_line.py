@@ -57,12 +57,15 @@ def _run(words: "list[str]") -> int:
 def _spawn(words: "list[str]") -> int:
     from perdure.errors import NotFound
     from perdure.front.command_line import asks_for_help, parse
+    from perdure.front.output import Output
+    from perdure.programs.aur.background import start
     from perdure.programs.aur.commands import SPAWN, action_of
 
     if asks_for_help(words):
         return _show_help()
     options = parse(SPAWN, words, NAME)
     action = action_of(options)
+    start(options.resume or options.delete_session or options.recover or "", Output(program=NAME))
     try:
         return perform(SPAWN._replace(runs=action.runs), options, NAME, LISTING)
     except NotFound as error:

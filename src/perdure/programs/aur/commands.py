@@ -67,7 +67,7 @@ ACTIONS = {
     "list_sessions": Action("perdure.programs.aur.listing:list_sessions", ("agent", "status", "json")),
     "delete_session": Action("perdure.programs.aur.removing:delete_session", ("yes",)),
     "clean_sessions": Action("perdure.programs.aur.removing:clean_sessions", ()),
-    "recover": Action("perdure.programs.aur.removing:recover", ()),
+    "recover": Action("perdure.programs.aur.recovering:recover", ()),
 }
 """What is done instead of talking, each by the option that asks for it."""
 

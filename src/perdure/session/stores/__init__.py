@@ -71,7 +71,6 @@ START = Cursor()
 
 
 UNFINISHED = "the last line is unfinished"
-"""How the reason begins of what a writer that was cut off leaves: nothing is wrong with all before it."""
 
 
 class Problem(NamedTuple):
@@ -85,14 +84,14 @@ class Problem(NamedTuple):
         return f"{self.path} line {self.line}: {self.reason}" if self.line else f"{self.path}: {self.reason}"
 
     @property
-    def is_damage(self) -> bool:
-        """Whether it is more than a last line that somebody began to write."""
-        return not self.reason.startswith(UNFINISHED)
-
-    @property
     def brief(self) -> str:
         """Where it is known which file it is about."""
         return f"line {self.line}: {self.reason}" if self.line else self.reason
+
+    @property
+    def is_torn_end(self) -> bool:
+        """Whether it is what a crash leaves of a line that was being written: nothing else is damaged."""
+        return self.reason.startswith(UNFINISHED)
 
 
 Problems = list[Problem]

@@ -121,7 +121,7 @@ class FileStore(ABC):
         relative = gone.names[-1] if gone.names and gone.root else ""
         place = self._lock_place(gone.id, relative)
         with Lock(*place, gone.id, 0, private=self.private) as lock:
-            lock.note(ids.stamp(ids.now()))  # whoever cleans up is told that somebody wants it
+            lock.note(ids.stamp(ids.now()))
             *_, path = trash.restore(
                 gone.home,
                 gone,
@@ -202,11 +202,12 @@ class FileStore(ABC):
             return ()
         folder, name = os.path.split(relative)
         suffix = os.path.splitext(name)[1]  # which a session has whose name only begins like this one's
-        return [
-            os.path.join(folder, each)
-            for each in sorted(files.names(self.root, folder))
+        beside = [
+            each
+            for each in files.names(self.root, folder)
             if each.startswith(f"{name}.") and not each.endswith(suffix)
         ]
+        return [os.path.join(folder, each) for each in sorted(beside)]
 
     def _remove(self, relative: str) -> None:
         """Remove a session that holds nothing, under its lock."""

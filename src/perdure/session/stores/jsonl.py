@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, ClassVar, Self
 
 from perdure.errors import Conflict, NotSaved, Unreadable
+from perdure.session import ids
 from perdure.session.entry import Entry
 from perdure.session.stores import (
     NOT_A_RECORD,
@@ -231,7 +232,8 @@ class JsonlStore(FileStore):
     def repair(self, ref: Found) -> Repaired | None:
         """Keep every record there is and leave out what is none. The file as it was stays beside it."""
         relative = self.relative(ref)
-        with self.lock(ref, 0):
+        with self.lock(ref, 0) as lock:
+            lock.note(ids.stamp(ids.now()))
             with files.open_to_read(self.root, relative) as file, files.told(Unreadable, ref.path):
                 before = files.read_all(file.fileno(), os.fstat(file.fileno()).st_size)
                 reader, text = self._mended(ref, file.fileno())

@@ -1,0 +1,85 @@
+"""`aur spawn --list-sessions`: who was talked to, how far, when and how it ended; as a table and as JSON."""
+
+from __future__ import annotations
+
+from perdure import config
+from perdure.front.ages import when
+from perdure.front.amounts import counted
+from perdure.front.output import Styled
+from perdure.front.table import table
+from perdure.session.catalog import Catalog, Scope, stamp
+from perdure.session.layouts import Home, home_of
+
+TYPE_CHECKING = False  # typing's own constant would cost its import
+if TYPE_CHECKING:
+    from types import SimpleNamespace
+
+    from perdure.front.output import Output
+    from perdure.session.catalog import Row
+
+_HEADS = ("session_id", "agent", "turn_count", "created_at", "status")
+_STYLES = {"active": "green", "interrupted": "yellow", "unreadable": "red"}
+
+
+def home() -> Home:
+    return Home("aurora", home_of("aurora"))
+
+
+def list_sessions(options: SimpleNamespace, out: Output) -> int:
+    scope = Scope((home(),))
+    with Catalog() as catalog:
+        with out.progress("Reading sessions") as progress:
+            problems = catalog.catch_up(scope, progress.update)
+        every = catalog.rows(scope)
+        notices = [*problems, *([catalog.notice] if catalog.notice else ())]
+    of_agent = [row for row in every if options.agent in (None, row.kind)]
+    shown = [(row, row.status) for row in of_agent]
+    if options.status is not None:
+        shown = [(row, status) for row, status in shown if status == options.status]
+    if out.json:
+        out.data([_facts(row, status) for row, status in shown])
+    else:
+        _show(shown, len(every), options, out)
+    for notice in notices:
+        out.note(Styled(notice, "yellow"))
+    if not out.json and (damaged := sum(row.problem is not None for row, _ in shown)):
+        out.note(f"{damaged} damaged; `aur spawn --recover ID` keeps every good line of one.")
+    return 1 if problems else 0
+
+
+def _show(shown: list[tuple[Row, str]], total: int, options: SimpleNamespace, out: Output) -> None:
+    of = "" if options.agent is None else f" of {options.agent}"
+    which = "" if options.status is None else f" that are {options.status}"
+    if not shown:
+        others = f"; there are {total:,} in all" if total else f" in {config.as_typed(home().sessions)}"
+        out.line(f"No sessions{of}{which}{others}.")
+        return
+    lines = [
+        (
+            Styled(row.id, "cyan"),
+            row.kind or "-",
+            f"{row.turns:,}",
+            when(row.created / 1000) or "-",
+            Styled(status, _STYLES[status]) if status in _STYLES else status,
+        )
+        for row, status in shown
+    ]
+    below = [row.problem or "" for row, _ in shown]
+    table(out, _HEADS, lines, flexible=1, right=(2,), below=below)
+    out.line("")
+    out.line(f"{counted(len(shown), 'session')}{of}{which}")
+
+
+def _facts(row: Row, status: str) -> dict[str, object]:
+    return {
+        "session_id": row.id,
+        "agent": row.kind,
+        "turn_count": row.turns,
+        "created_at": stamp(row.created),
+        "last_active": stamp(row.active),
+        "status": status,
+        "title": row.title,
+        "cwd": row.cwd,
+        "path": row.path,
+        "problem": row.problem,
+    }

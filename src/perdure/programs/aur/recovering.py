@@ -1,0 +1,35 @@
+"""`aur spawn --recover`: every good line of a session is kept, and the file as it was stays beside it."""
+
+from __future__ import annotations
+
+import shlex
+from types import SimpleNamespace
+
+from perdure import config
+from perdure.errors import Held
+from perdure.front.amounts import counted
+from perdure.front.output import Output, Styled
+from perdure.front.visible import one_line
+from perdure.programs.aur.listing import home
+from perdure.session import doctor, reference
+
+
+def recover(options: SimpleNamespace, out: Output) -> int:
+    store, ref = reference.find(options.recover, [home()])
+    before = doctor.examine(store, ref)
+    try:
+        repaired = doctor.repair(store, ref)
+    except Held as held:
+        held.hint = "it can be recovered when that has ended"
+        raise
+    name = one_line(ref.id)
+    if repaired is None:
+        out.line(f"Nothing is damaged in session {name}.")
+        return 0
+    for finding in before.findings:
+        out.note(Styled(one_line(finding), "yellow"))
+    aside = one_line(config.as_typed(repaired.aside) if out.is_terminal else repaired.aside)
+    kept = counted(repaired.entries, "good line")
+    out.line("Recovered session ", Styled(name, "bold"), f": {kept} kept; the file as it was: {aside}")
+    out.line(f"Resume: aur spawn --resume {shlex.quote(ref.id)}")
+    return 0
