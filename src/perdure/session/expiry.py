@@ -1,8 +1,9 @@
 """Sessions that nobody used for long go to the trash, and what is in the trash for long goes for good.
 
 How old a session is, it says itself: by the latest time that it records, or by when it was last repaired or
-brought back from the trash, which its lock knows. No time of a file counts. Where one of its times is missing, cannot be read, is still to come
-or is no later than 1970, nobody knows which was the latest: such a session is kept, and so is a damaged one.
+brought back from the trash, which its lock knows. No time of a file counts. Where one of its times is
+missing, cannot be read, is still to come or is no later than 1970, nobody knows which was the latest: such a
+session is kept, and so is a damaged one.
 
 Every doubt keeps. The catalog says which sessions cannot be old; of the others the file decides, and decides
 again under the session's lock, right before the move: what a live process holds, what grew or was replaced
@@ -79,8 +80,9 @@ def clean(
 
 def check_days(days: object) -> None:
     try:
-        is_good = isinstance(days, int | float) and not isinstance(days, bool) and 0 <= days < math.inf
-    except OverflowError:
+        is_number = isinstance(days, int | float) and not isinstance(days, bool)
+        is_good = is_number and math.isfinite(days) and days >= 0  # type: ignore[arg-type, operator]
+    except OverflowError:  # as of a whole number that no float holds
         is_good = False
     if not is_good:
         raise UsageError(f"Not a number of days that is 0 or more: {days!r:.40}", "nothing was deleted")

@@ -75,8 +75,8 @@ class Lock:
 
     @property
     def noted(self) -> str:
-        """What an earlier holder left; empty if none did. A session's says when it was last wanted by somebody
-        who wrote nothing into it."""
+        """What an earlier holder left; empty if none did. A session's says when it was last wanted by
+        somebody who wrote nothing into it."""
         try:
             return os.pread(self._file.fileno(), _LONGEST_NOTE, _NOTE_AT).decode("ascii", "replace").strip()
         except OSError:
