@@ -1,4 +1,4 @@
-"""`soleur` and `sibyl` as tests start them: the installed programs, with a server in place of the model.
+"""`soleur`, `sibyl` and `aur` as tests start them: installed, with a server in place of the model.
 
 def test_…(soleur, wire_server):
     soleur.answers(wire_server, "What did they pay?")
@@ -19,6 +19,7 @@ from unittest.mock import patch
 
 import pytest
 
+from perdure.programs.aur.command_line import main as aur_main
 from perdure.programs.sibyl.command_line import main as sibyl_main
 from perdure.programs.soleur.command_line import main as soleur_main
 from perdure.session.stores import open_store
@@ -29,7 +30,7 @@ from tests.front.terminal import Terminal, environment
 
 SCRIPTS = Path(sys.executable).parent
 MODEL = "custom/test"
-MAINS = {"soleur": soleur_main, "sibyl": sibyl_main}
+MAINS = {"soleur": soleur_main, "sibyl": sibyl_main, "aur": aur_main}
 
 
 class Done(NamedTuple):
@@ -44,6 +45,7 @@ class Program(Pi):
     def __init__(self, name: str, home: Path, project: Path) -> None:
         super().__init__(home, project, [str(SCRIPTS / name)])
         self.name = name
+        self.layout = "aurora" if name == "aur" else name
         project.mkdir(exist_ok=True)
         self._started: list[Terminal] = []
 
@@ -79,12 +81,12 @@ class Program(Pi):
     @property
     def files(self) -> list[Path]:
         """Of all its sessions, the last saved first."""
-        refs = open_store(self.name).list()
+        refs = open_store(self.layout).list()
         return [Path(ref.path) for ref in sorted(refs, key=lambda ref: ref.mtime_ns, reverse=True)]
 
     def said(self) -> list[tuple[str, str]]:
         """In the session that was saved last, as another process reads it."""
-        store = open_store(self.name)
+        store = open_store(self.layout)
         (ref,) = [ref for ref in store.list() if Path(ref.path) == self.files[0]]
         entries = store.read(ref).entries
         return [(entry.role, entry.text) for entry in entries if entry.type == "message"]
@@ -124,3 +126,8 @@ def sibyl(home: Path, request: pytest.FixtureRequest) -> Iterator[Program]:
     damaged = request.getfixturevalue("damaged") if "damaged" in request.fixturenames else {}
     yield Program("sibyl", home, home / "work")
     look_at_all(home, damaged)
+
+
+@pytest.fixture
+def aur(home: Path) -> Program:
+    return Program("aur", home, home / "work")

@@ -20,7 +20,7 @@ from perdure.session.stores.file_store import FileStore
 from perdure.session.stores.lock import Lock
 from perdure.testing import user_entry
 from perdure.testing.durable import holding, needs_fork
-from tests.aurora_files import store_in
+from tests.aged_sessions import Sessions, touch, turn
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 OLD = NOW - timedelta(days=31)
@@ -28,38 +28,8 @@ YOUNG = NOW - timedelta(days=29)
 DAYS = 30
 
 
-class Sessions:
-    """Aurora's, in a home of their own, written as its document shows them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.home = Home("aurora", str(folder))
-        self.store = store_in(folder)
-
-    def write(self, id: str, created: object, *lines: dict[str, object], end: bytes = b"") -> Found:
-        first: dict[str, object] = {
-            "type": "metadata",
-            "session_id": id,
-            "agent": "default",
-            "status": "active",
-        }
-        if created is not None:
-            first["created_at"] = ids.stamp(created) if isinstance(created, datetime) else created
-        path = Path(self.store.root, f"{id}.jsonl")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in (first, *lines)) + end)
-        return Found(id, str(path))
-
-    def clean(self, days: float = DAYS, **options: object) -> Cleaned:
-        return expiry.clean(self.home, days, now=lambda: NOW, **options)  # type: ignore[arg-type]
-
-    @property
-    def ids(self) -> list[str]:
-        return sorted(each.id for each in self.store.list())
-
-
-def turn(when: object, text: str = "said") -> dict[str, object]:
-    stamp = ids.stamp(when) if isinstance(when, datetime) else when
-    return {"type": "turn", "role": "user", "content": text, "timestamp": stamp}
+def clean(sessions: Sessions, days: float = DAYS, spare: str = "") -> Cleaned:
+    return expiry.clean(sessions.home, days, spare=spare, now=lambda: NOW)
 
 
 def gone(done: Cleaned) -> list[str]:
@@ -98,7 +68,7 @@ def test_aur_08_older_than_so_many_days_is_removed_and_exactly_so_old_is_kept(se
     tick = timedelta(milliseconds=1)
     for id, when in {"older": moment - tick, "exactly": moment, "younger": moment + tick}.items():
         sessions.write(id, when, turn(when))
-    done = sessions.clean()
+    done = clean(sessions)
     assert (gone(done), done[1:]) == (["older"], ([], [], [], []))
     assert sessions.ids == ["exactly", "younger"]
 
@@ -129,7 +99,7 @@ def test_aur_08_age_is_last_activity_of_any_kind(sessions, last):
     sessions.write("used", OLD, turn(OLD), last)
     sessions.write("used-before", OLD, last, turn(OLD))
     sessions.write("unused", OLD, turn(OLD))
-    assert gone(sessions.clean()) == ["unused"]
+    assert gone(clean(sessions)) == ["unused"]
     assert sessions.ids == ["used", "used-before"]
 
 
@@ -142,8 +112,8 @@ def test_aur_08_the_times_of_files_count_for_nothing(sessions):
         ("young-from-1970", YOUNG, 0.0),
         ("young-from-the-future", YOUNG, NOW.timestamp() + 10**8),
     ):
-        os.utime(sessions.write(id, when, turn(when)).path, (mtime, mtime))
-    assert gone(sessions.clean()) == ["old-from-1970", "old-touched", "old-untouched"]
+        touch(sessions.write(id, when, turn(when)).path, mtime)
+    assert gone(clean(sessions)) == ["old-from-1970", "old-touched", "old-untouched"]
 
 
 @pytest.mark.parametrize(
@@ -167,8 +137,8 @@ def test_aur_08_a_session_is_kept_if_one_of_its_times_is_none(sessions, when):
     sessions.write("last", OLD, turn(OLD), line)
     sessions.write("alone", when)
     for ref in sessions.store.list():
-        os.utime(ref.path, (OLD.timestamp(), OLD.timestamp()))  # else a file's time may say that it is young
-    done = sessions.clean()
+        touch(ref.path, OLD.timestamp())  # else a file's time may say that it is young
+    done = clean(sessions)
     assert (gone(done), done.held, done.problems) == ([], [], [])
     assert sorted(done.undated) == sessions.ids == ["alone", "first", "last", "made"]
 
@@ -180,8 +150,8 @@ def test_aur_08_a_damaged_session_is_kept_and_named(sessions):
     Path(sessions.store.root, "empty.jsonl").touch()
     Path(sessions.store.root, "folder.jsonl").mkdir()
     for name in ("empty.jsonl", "folder.jsonl"):
-        os.utime(Path(sessions.store.root, name), (OLD.timestamp(), OLD.timestamp()))
-    done = sessions.clean()
+        touch(Path(sessions.store.root, name), OLD.timestamp())
+    done = clean(sessions)
     assert gone(done) == ["torn"]
     assert sorted(each.split()[0] for each in done.damaged) == ["damaged", "empty"]
     assert "line 3: not a record" in str(done.damaged)
@@ -196,7 +166,7 @@ def test_aur_08_a_damaged_session_is_kept_and_named(sessions):
 )
 def test_aur_08_what_is_no_number_of_days_removes_nothing(sessions, days):
     sessions.write("old", OLD)
-    for act in (lambda: sessions.clean(days), lambda: expiry.empty_trash([sessions.home], days=days)):
+    for act in (lambda: clean(sessions, days), lambda: expiry.empty_trash([sessions.home], days=days)):
         with pytest.raises(UsageError, match="Not a number of days that is 0 or more"):
             act()
     assert sessions.ids == ["old"]
@@ -208,9 +178,9 @@ def test_aur_08_any_good_number_of_days_is_obeyed(sessions):
     for id, hours in (("now", 0), ("then", 13)):
         sessions.write(id, NOW - timedelta(hours=hours))
     for days in (1e300, 10**9, 0.55):
-        assert gone(sessions.clean(days)) == []
-    assert gone(sessions.clean(0.5)) == ["then"]
-    assert gone(sessions.clean(0)) == []
+        assert gone(clean(sessions, days)) == []
+    assert gone(clean(sessions, 0.5)) == ["then"]
+    assert gone(clean(sessions, 0)) == []
     assert sessions.ids == ["now"]
 
 
@@ -223,10 +193,10 @@ def test_aur_08_a_session_that_a_live_process_holds_is_never_removed(sessions):
     theirs, ours = sessions.write("theirs", OLD), sessions.write("ours", OLD)
     sessions.write("nobodys", OLD)
     with holding(lambda: sessions.store.writer(theirs)), sessions.store.writer(ours):
-        done = sessions.clean()
+        done = clean(sessions)
         assert (gone(done), sorted(done.held)) == (["nobodys"], ["ours", "theirs"])
         assert sessions.ids == ["ours", "theirs"]
-    assert gone(sessions.clean()) == ["ours", "theirs"]
+    assert gone(clean(sessions)) == ["ours", "theirs"]
 
 
 def test_aur_08_what_was_used_between_the_look_and_the_lock_stays(sessions, before_lock):
@@ -238,7 +208,7 @@ def test_aur_08_what_was_used_between_the_look_and_the_lock_stays(sessions, befo
             session.append(user_entry("I am back"))
 
     before_lock(use)
-    done = sessions.clean()
+    done = clean(sessions)
     assert done == ([], [], [], [], [])
     assert b"I am back" in Path(ref.path).read_bytes()
 
@@ -247,7 +217,7 @@ def test_aur_08_what_was_used_between_the_look_and_the_lock_stays(sessions, befo
     "change",
     [
         lambda path: path.write_bytes(path.read_bytes()),
-        lambda path: os.utime(path, (1, 1)),
+        lambda path: touch(path, 1),
         lambda path: (
             path.with_suffix(".new").write_bytes(path.read_bytes()),
             path.with_suffix(".new").replace(path),
@@ -261,7 +231,7 @@ def test_aur_08_what_is_not_the_file_that_was_looked_at_stays(sessions, before_l
     """Whatever it says by now: somebody is at work there."""
     path = Path(sessions.write("changed", OLD, turn(OLD)).path)
     before_lock(lambda: change(path))
-    assert sessions.clean() == ([], [], [], [], [])
+    assert clean(sessions) == ([], [], [], [], [])
     assert sessions.ids == ["changed"]
 
 
@@ -276,7 +246,7 @@ def test_aur_08_what_is_born_during_a_sweep_stays(sessions, before_lock):
         sessions.write("old", later)
 
     before_lock(bear)
-    assert gone(sessions.clean()) == []
+    assert gone(clean(sessions)) == []
     assert sessions.ids == ["new", "old"]
 
 
@@ -285,8 +255,8 @@ def test_aur_08_two_sweeps_at_once_remove_each_session_once(sessions, before_loc
         sessions.write(f"old-{number}", OLD)
     sessions.write("young", YOUNG)
     others: list[Cleaned] = []
-    before_lock(lambda: others.append(sessions.clean()))
-    done = sessions.clean()
+    before_lock(lambda: others.append(clean(sessions)))
+    done = clean(sessions)
     assert gone(others[0]) == ["old-0", "old-1", "old-2", "old-3"]
     assert done == ([], [], [], [], [])
     assert len(sessions.store.trashed()) == 4
@@ -298,7 +268,7 @@ def test_aur_08_one_that_cannot_be_removed_is_told_and_stops_no_other(sessions):
     for id in ("a", "b", "c"):
         sessions.write(id, OLD)
     Path(sessions.home.path, "locks", "b.lock").mkdir(parents=True)
-    done = sessions.clean()
+    done = clean(sessions)
     assert gone(done) == ["a", "c"]
     (problem,) = done.problems
     assert problem.startswith("b was kept: ")
@@ -310,11 +280,11 @@ def test_aur_08_where_nothing_can_be_moved_all_is_kept(sessions):
     """A file in place of the trash; and a home that cannot be listed."""
     sessions.write("old", OLD)
     Path(sessions.home.path, "trash").touch()
-    done = sessions.clean()
+    done = clean(sessions)
     assert (gone(done), len(done.problems), sessions.ids) == ([], 1, ["old"])
     os.rename(sessions.store.root, f"{sessions.store.root}.elsewhere")
     Path(sessions.store.root).touch()
-    done = sessions.clean()
+    done = clean(sessions)
     assert (gone(done), len(done.problems)) == ([], 1)
 
 
@@ -345,7 +315,7 @@ def test_aur_08_what_was_recovered_stays(sessions):
 def test_aur_08_one_session_can_be_spared(sessions):
     ref = sessions.write("wanted", OLD)
     sessions.write("old", OLD)
-    assert gone(sessions.clean(spare=ref.path)) == ["old"]
+    assert gone(clean(sessions, spare=ref.path)) == ["old"]
 
 
 # --- what it costs, and what it is asked of --------------------------------------------------------------
@@ -356,7 +326,7 @@ def test_aur_08_where_nothing_is_old_no_session_is_read(sessions, monkeypatch):
     for number in range(20):
         sessions.write(f"young-{number}", YOUNG, turn(YOUNG))
     monkeypatch.setattr("perdure.session.indexing._SETTLED", 0)  # as if they had been there for a while
-    assert gone(sessions.clean()) == []
+    assert gone(clean(sessions)) == []
     read: list[str] = []
     reading = AuroraStore.read
 
@@ -365,9 +335,9 @@ def test_aur_08_where_nothing_is_old_no_session_is_read(sessions, monkeypatch):
         return reading(store, ref, *after)
 
     monkeypatch.setattr(AuroraStore, "read", noted)
-    assert gone(sessions.clean()) == []
+    assert gone(clean(sessions)) == []
     assert read == []
-    assert gone(sessions.clean(1))
+    assert gone(clean(sessions, 1))
     assert len(read) == 40
 
 
@@ -378,7 +348,7 @@ def test_aur_08_the_file_decides_and_not_the_catalog(sessions, monkeypatch):
     with Catalog() as catalog:
         catalog.catch_up(Scope((sessions.home,)))
         catalog._db.execute("UPDATE session SET active = 1000, created = 1000, problem = NULL")
-    done = sessions.clean()
+    done = clean(sessions)
     assert done == ([], [], [], [], [])
     assert sessions.ids == ["young"]
 

@@ -1,0 +1,220 @@
+"""The clean-up that happens by itself (AUR-09): in a process of its own, and said at the next start."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from perdure.programs.aur import background
+from perdure.session import ids, trash
+from perdure.session.stores.lock import Lock
+from tests.aged_sessions import Sessions, turn
+from tests.programs.started import aur
+
+__all__ = ["aur"]
+NOW = ids.now()
+OLD = NOW - timedelta(days=31)
+LIST = ("spawn", "--list-sessions")
+SET_ASIDE = (
+    "Set aside 1 session that nobody used for 30 days; `pi sessions trash` lists them, "
+    "`pi sessions restore ID` brings one back\n"
+)
+
+
+@pytest.fixture
+def sessions(home) -> Sessions:
+    """One is old."""
+    found = Sessions(home / ".aurora")
+    found.write("session-aaa", OLD, turn(OLD))
+    found.write("session-bbb", NOW, turn(NOW))
+    return found
+
+
+def configure(sessions: Sessions, days: object = 30) -> Path:
+    path = Path(sessions.home.path, "config.json")
+    path.write_text(json.dumps({"spawner": {"interactive": {"session_expiry_days": days}}}))
+    return path
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.005)
+
+
+def cleaners(home: Path) -> set[int]:
+    """The processes that are at work in that home now: all that are left of the calls that began them."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (folder / "environ").read_bytes()
+        except OSError:
+            continue  # it is gone, or somebody else's
+        if f"HOME={home}\0".encode() in variables:
+            found.add(int(folder.name))
+    return found
+
+
+CALL = """
+import os
+from perdure.programs.aur.command_line import main
+main({words!r})
+try:
+    os.waitpid(-1, os.WNOHANG)
+except ChildProcessError:
+    print("no child")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+def test_aur_09_old_sessions_are_set_aside_beside_the_next_start_and_that_is_said_once(aur, sessions, home):
+    """Detached: a session of its own without a terminal, nothing inherited, least important, nobody's child,
+    one at a time. What the trash has had for 30 days goes for good."""
+    config = configure(sessions)
+    forgotten = sessions.store.delete(sessions.write("session-ccc", OLD))
+    note = Path(sessions.home.path, "trash", forgotten.folder, trash.NOTE)
+    note.write_text(note.read_text().replace(forgotten.deleted, ids.stamp(OLD)))
+    lock = Path(sessions.home.path, "locks", "cleanup~.lock")
+    inherited, given = os.pipe()
+    os.set_inheritable(given, True)
+    with Lock(sessions.home.path, os.path.join("locks", "trash~.lock"), "trash", 0):  # it comes so far
+        first = aur.run(*LIST, close_fds=False)
+        until(lambda: lock.exists() and lock.read_bytes())
+        (pid,) = cleaners(home)
+        os.kill(pid, signal.SIGSTOP)
+    os.close(given)
+    assert (first.code, first.err) == (0, "")
+    assert os.read(inherited, 1) == b""
+    os.close(inherited)
+    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    parent, session, terminal, niceness = (int(state[at]) for at in (1, 3, 4, 16))
+    assert (session, terminal, niceness) == (pid, 0, 19)
+    assert parent != os.getpid()
+    targets = {os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)}
+    assert targets == {os.devnull}
+    second = subprocess.run([sys.executable, "-c", CALL.format(words=LIST)], capture_output=True, text=True)
+    assert second.stdout.endswith("\nno child\n")
+    until(lambda: cleaners(home) == {pid})
+    os.kill(pid, signal.SIGCONT)
+    until(lambda: not cleaners(home))
+    config.unlink()
+    assert sessions.ids == ["session-bbb"]
+    assert [each.id for each in trash.listed(sessions.home.path)] == ["session-aaa"]
+    said, again = aur.within(*LIST), aur.within(*LIST)
+    assert (said.err, again.err) == (SET_ASIDE, "")
+    assert said.out == again.out
+
+
+def test_aur_09_what_is_restored_is_not_set_aside_again(aur, sessions):
+    config = configure(sessions)
+    background.clean_up("")
+    sessions.store.restore("session-aaa")
+    background.clean_up("")
+    config.unlink()
+    assert sessions.ids == ["session-aaa", "session-bbb"]
+    assert aur.within(*LIST).err == SET_ASIDE  # by the first
+
+
+def test_aur_09_the_session_that_a_call_is_about_is_not_taken_from_under_it(sessions):
+    configure(sessions)
+    for about in ("session-a", "aurora:session-aaa"):
+        background.clean_up(about)
+        assert sessions.ids == ["session-aaa", "session-bbb"]
+    background.clean_up("session-")  # which means none
+    assert sessions.ids == ["session-bbb"]
+
+
+def test_aur_09_it_is_begun_by_every_call_that_does_something_and_by_no_other(aur, sessions, monkeypatch):
+    """Nor where only the project's settings ask for it: a folder that was downloaded must not delete."""
+    begun: list[str] = []
+    monkeypatch.setattr(background, "_detach", begun.append)
+    (aur.project / ".aurora").mkdir()
+    theirs = aur.project / ".aurora" / "config.json"
+    theirs.write_text(configure(sessions).read_text())
+    for words in (
+        [],
+        ["--help"],
+        ["--version"],
+        ["spawn", "--help"],
+        ["spawn", "--bogus"],
+        ["spawn", "--json"],
+    ):
+        aur.within(*words)
+    assert begun == []
+    aur.within(*LIST)
+    aur.within("spawn", "--recover", "session-bbb")
+    aur.within("spawn", "--clean-sessions", "300")
+    aur.within("spawn", "--delete-session", "session-bbb", stdin="n\n")
+    assert begun == ["", "session-bbb", "", "session-bbb"]
+    Path(sessions.home.path, "config.json").unlink()
+    aur.within(*LIST)
+    assert len(begun) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            f'{{"spawner": {{"interactive": {{"session_expiry_days": {value}}}}}}}',
+            "session_expiry_days is not a number",
+        )
+        for value in ("0", "-30", '"30"', "true", "NaN", "1e999", "[30]", "0.5")
+    ]
+    + [
+        ('{"spawner": {"interactive": {"session_expiry_days": 30}}', "config.json is not JSON"),
+        ('{"spawner": ["session_expiry_days"]}', "spawner is not a group of settings"),
+    ],
+)
+def test_aur_09_bad_settings_keep_everything_and_are_said(aur, sessions, text, says):
+    config = configure(sessions)
+    config.write_text(text)
+    background.clean_up("")
+    config.unlink()
+    assert sessions.ids == ["session-aaa", "session-bbb"]
+    done = aur.within(*LIST)
+    assert done.code == 0
+    assert done.err.startswith("No session is cleaned up: ")
+    assert says in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_aur_09_a_setting_that_is_null_or_elsewhere_is_none(aur, sessions):
+    config = configure(sessions, None)
+    background.clean_up("")
+    config.write_text('{"session_expiry_days": 30}')
+    background.clean_up("")
+    config.unlink()
+    assert sessions.ids == ["session-aaa", "session-bbb"]
+    assert aur.within(*LIST).err == ""
+
+
+@pytest.mark.parametrize("place", ["locks", "cleanup.report"])
+def test_aur_09_where_nothing_can_be_written_nothing_happens_and_nothing_is_said(aur, sessions, place):
+    """A folder, or a file, is where ours should be."""
+    config = configure(sessions, 0)
+    there = Path(sessions.home.path, place)
+    there.touch() if place == "locks" else (there / "x").mkdir(parents=True)
+    background.clean_up("")
+    config.unlink()
+    assert aur.within(*LIST)[::2] == (0, "")
+    assert sessions.ids == ["session-aaa", "session-bbb"]
+
+
+def test_aur_09_what_several_runs_did_is_all_said(aur, sessions):
+    """Where nobody has started the program between them."""
+    config = configure(sessions)
+    background.clean_up("")
+    sessions.write("session-ccc", OLD)
+    sessions.write("session-ddd", OLD)
+    background.clean_up("")
+    config.unlink()
+    one, two = aur.within(*LIST).err.splitlines(keepends=True)
+    assert (one, two) == (SET_ASIDE, SET_ASIDE.replace("1 session", "2 sessions"))
