@@ -1,0 +1,45 @@
+"""R17: clean-up in random homes, with clocks ten years off, live writers, bad settings and faults. How often,
+PERDURE_KILLS says; PERDURE_SEED repeats a run."""
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+from unittest.mock import patch
+
+from tests.crash.cleaning import EVENTS, FAULTS, World
+from tests.crash.killing import ALL_KILLS, KILLS, alone
+
+RUNS = max(300, KILLS)
+
+
+def test_r17_no_session_is_removed_wrongly_and_every_removed_one_comes_back(tmp_path, seed):
+    """None that is live, held, of unknown age, just born, damaged or young; all that are old go or are named;
+    nothing is orphaned."""
+    counted = alone(clean_many, folder=str(tmp_path), seed=seed, runs=RUNS)
+    print(counted)
+    for kind in (
+        *EVENTS,
+        *FAULTS,
+        "removed",
+        "held",
+        "undated",
+        "damaged",
+        "problems",
+        "bad days",
+        "two at once",
+    ):
+        assert counted[kind] > 0, f"no world had this in it: {kind}"
+
+
+def clean_many(folder: str, seed: int, runs: int) -> dict[str, int]:
+    counted: Counter[str] = Counter()
+    random = Random(seed)
+    with patch("os.fsync"), patch("os.fdatasync"):  # no power is cut here
+        for _ in range(runs):
+            number = random.getrandbits(32)
+            world = World(Path(folder, "home"), number)
+            try:
+                counted.update(world.run())
+            except BaseException as error:
+                raise AssertionError(f"in the world of {number}") from error
+    return {"runs": runs, **counted}
