@@ -183,21 +183,23 @@ class Output:
         return self.is_watched and _is_terminal(self._stdin)
 
     def ask(self, question: str, *, in_conversation: bool = False) -> bool | None:
-        """Whether the answer is yes; Enter is no, None is no answer. What is neither is asked again. What is
-        asked in a conversation is part of it, and of what is piped in; there Enter is yes."""
+        """Whether the answer is yes; Enter is no, None is no answer. What is asked in a conversation is part
+        of it, and of what is piped in; there Enter is yes."""
+        default = "yes" if in_conversation else "no"
+        answer = self.choose(question, ("yes", "no"), default, in_conversation=in_conversation)
+        return None if answer is None else answer == "yes"
+
+    def choose(
+        self, question: str, words: Sequence[str], default: str, *, in_conversation: bool = False
+    ) -> str | None:
+        """One of the words, also by its first letter; Enter is the default, None is no answer. What is none
+        of them is asked again."""
+        known = {"": default, **{each[0]: each for each in words}, **{each: each for each in words}}
+        letters = "/".join(each[0].upper() if each == default else each[0] for each in words)
         while True:
-            answer = self.answer(
-                f"{question} {'[Y/n]' if in_conversation else '[y/N]'}", in_conversation=in_conversation
-            )
-            match answer and answer.lower():
-                case None:
-                    return None
-                case "y" | "yes":
-                    return True
-                case "n" | "no":
-                    return False
-                case "":
-                    return in_conversation
+            answer = self.answer(f"{question} [{letters}]", in_conversation=in_conversation)
+            if answer is None or answer.lower() in known:
+                return None if answer is None else known[answer.lower()]
 
     def answer(self, question: str, *, in_conversation: bool = False) -> str | None:
         """Whatever is typed there; None if nothing can be any more."""

@@ -18,15 +18,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_GOES_ON = "... "
+"""The prompt of a line that goes on."""
+
 
 class Plain:
     is_drawn = False
     has_colour = False
     columns = 0
 
-    def __init__(self, out: Output, *, prompt: Callable[[], str]) -> None:
+    def __init__(self, out: Output, *, prompt: Callable[[], str], continues_lines: bool = False) -> None:
         self._out = out
         self._prompt = prompt
+        self._continues_lines = continues_lines
         self._line = ""
         """The beginning of the answer's last line, which has not ended."""
         self._reading: asyncio.Future[str | None] | None = None
@@ -91,7 +95,7 @@ class Plain:
     async def talk(self, shell: Shell) -> None:
         while not self._is_over:
             self._out.prompt(self._prompt())
-            line = await self._next()
+            line = await self._typed()
             if line is None or not self._out.has_echo:
                 self._out.line("")  # nobody typed a line's end that can be seen
             if line is None:
@@ -105,6 +109,17 @@ class Plain:
         self._is_over = True
         if self._reading is not None and not self._reading.done():
             self._reading.set_result(None)
+
+    async def _typed(self) -> str | None:
+        """A line, and those that it goes on in."""
+        line = await self._next()
+        while line is not None and self._continues_lines and line.endswith("\\"):
+            self._out.prompt(_GOES_ON)
+            more = await self._next()
+            line = line[:-1] if more is None else f"{line[:-1]}\n{more}"
+            if more is None:
+                break
+        return line
 
     async def _next(self) -> str | None:
         """None at the end, and when nobody waits any more. A thread of its own reads, that a signal need not

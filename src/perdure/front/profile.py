@@ -54,6 +54,8 @@ class Profile:
     """Whether it matters to which directory a session belongs."""
     goes_on_alone = False
     """Whether there is something to do without a conversation."""
+    continues_lines = False
+    """Whether a line that ends with a backslash goes on in the next one, also through pipes."""
 
     def __init__(self, options: SimpleNamespace) -> None:
         self.options = options
@@ -80,6 +82,10 @@ class Profile:
     def new(self, cwd: str) -> Meant:
         """A session in which nothing was said yet."""
         return opening.new(cwd, is_kept=self.is_kept)
+
+    async def opened(self, shell: Shell, meant: Meant) -> Session:
+        """To talk in; `Held`, at once, if another process does."""
+        return await in_thread(meant.open)
 
     def when_held(self, program: str, id: str) -> str:
         """What to do about a session that another process talks in."""

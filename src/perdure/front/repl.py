@@ -48,7 +48,8 @@ def _face(shell: Shell, out: Output) -> Face:
         from perdure.front.plain import Plain
 
         out.be_plain()
-        return Plain(out, prompt=lambda: shell.profile.prompt(shell))
+        prompt = shell.profile.prompt
+        return Plain(out, prompt=lambda: prompt(shell), continues_lines=shell.profile.continues_lines)
     from prompt_toolkit.history import History, InMemoryHistory
 
     from perdure.front.screen import Screen

@@ -35,8 +35,8 @@ from perdure.session.session import Session
 _AGAIN = 2.0
 """Seconds in which a second Ctrl+C leaves."""
 _STOPPED = 130
-_ALSO = {"exit": "quit", "q": "quit"}
-"""What fingers know from elsewhere, where it is no command of its own."""
+_LEAVES = ("quit", "exit", "q")
+"""What fingers know, whichever of them is the command here."""
 _COMMAND = re.compile(r"/([\w.:-]+)(?:\s+(.*))?", re.DOTALL)
 
 
@@ -232,7 +232,7 @@ class Shell:
             if before is not None:
                 await before.save()
             cwd = config.here()  # which says it if the directory is gone
-            session = await in_thread(self._opened, meant)
+            session = await self._opened(meant)
             if self.profile.asks_where and not meant.is_new and (other := moving.elsewhere(meant, cwd)):
                 where = await moving.ask(other, cwd, self.face)
                 if where is None:
@@ -290,9 +290,9 @@ class Shell:
             self.face.note(Styled("Nothing was opened.", "dim"))
         return is_open
 
-    def _opened(self, meant: Meant) -> Session:
+    async def _opened(self, meant: Meant) -> Session:
         try:
-            return meant.open()
+            return await self.profile.opened(self, meant)
         except Held as error:
             error.hint = self.profile.when_held(self.out.program, meant.ref.id)
             raise
@@ -468,7 +468,7 @@ class Shell:
         """Of the command that it may be: a path is none."""
         found = _COMMAND.fullmatch(text.strip())
         name = found[1] if found else ""
-        return name if name in self.known else _ALSO.get(name, name)
+        return next((each for each in _LEAVES if each in self.known), name) if name in _LEAVES else name
 
     @property
     def known(self) -> dict[str, str]:
