@@ -40,7 +40,7 @@ from perdure.agent.models import LanguageModel, Model, Request
 from perdure.agent.queue import Queue
 from perdure.agent.settings import Retry
 from perdure.agent.switch import Stopped
-from perdure.agent.tokens import of_text
+from perdure.agent.tokens import of_message, of_text
 from perdure.agent.tools import AgentToolResult
 from perdure.agent.work import Watched, Work
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable, PerdureError
@@ -425,20 +425,23 @@ class Agent:
         return TurnEnd(answer, [message for message in added if isinstance(message, ToolResult)])
 
     async def _request(self) -> Request:
+        messages, beside = await self._memory.sent(), self._memory.beside
+        sent = self._strategy.sent(messages, beside, self._voice.model.model)
+        tokens = self._memory.tokens if sent is messages else beside + sum(map(of_message, sent))
         return Request(
             system=self._system,
-            messages=tuple(await self._memory.sent()),
+            messages=tuple(sent),
             tools=self._specs,
             thinking=self._voice.thinking,
-            max_tokens=self._room_for_an_answer(),
+            max_tokens=self._room_for_an_answer(tokens),
             session_id=self._memory.session.id,
         )
 
-    def _room_for_an_answer(self) -> int:
+    def _room_for_an_answer(self, tokens: int) -> int:
         """Less than the model could say, where its window would not hold that: some providers refuse a
         request for more. 0 where it has room."""
         model = self._voice.model.model
-        room = model.context_window - self._memory.tokens - _MARGIN
+        room = model.context_window - tokens - _MARGIN
         return 0 if room >= model.max_tokens else min(max(room, _LEAST), model.max_tokens)
 
     # --- condensing ----------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from perdure.agent.draft import priced
 from perdure.agent.events import Reason
-from perdure.agent.models import Finished, LanguageModel, Model, Request, Usage
+from perdure.agent.models import Finished, LanguageModel, Model, Request, Sent, Usage
 from perdure.agent.tokens import CHARACTERS, Counter, of_message, of_text
 from perdure.agent.transcript import render, shortened, text_of
 from perdure.errors import ContextOverflow, ModelError, UsageError
@@ -52,6 +52,9 @@ class CompactionStrategy(Protocol):
     def plan(self, entries: Sequence[Entry], model: Model, reason: Reason = "threshold") -> Plan | None:
         """How to condense what `Session.live` gave; None if nothing would be gained."""
 
+    def sent(self, messages: Sequence[Sent], beside: int, model: Model) -> Sequence[Sent]:
+        """What of the messages is in a request, in which so many tokens are beside them."""
+
 
 class NoCompaction(Struct, frozen=True):
     """Never, also not if the model says that it was too much: its error is shown."""
@@ -67,6 +70,9 @@ class NoCompaction(Struct, frozen=True):
         if reason == "manual":
             raise UsageError("Not compacted: this session has NoCompaction", "give it SummaryCompaction")
         return None
+
+    def sent(self, messages: Sequence[Sent], beside: int, model: Model) -> Sequence[Sent]:
+        return messages
 
 
 class SummaryCompaction(Struct, frozen=True, kw_only=True):
@@ -110,6 +116,9 @@ class SummaryCompaction(Struct, frozen=True, kw_only=True):
             # It was too much, whatever the window is said to be, and whatever a token is in this language.
             window = min(window, before, sum(map(of_message, sent.messages)))
         return plan(entries, self._room(window), tokens_before=before, instructions=self.instructions)
+
+    def sent(self, messages: Sequence[Sent], beside: int, model: Model) -> Sequence[Sent]:
+        return messages
 
     def _room(self, window: int) -> Room:
         window = max(window, _SMALLEST_WINDOW)

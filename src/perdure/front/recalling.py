@@ -32,6 +32,12 @@ def last_exchange(session: Session) -> list[Entry]:
     return tail[at:]
 
 
+def last_exchange_since_reset(session: Session) -> list[Entry]:
+    """None of before a reset. All entries are wanted soon, so they are read once, here."""
+    is_said = bool(session.entries) and any(entry.type == "message" for entry in session.live())
+    return last_exchange(session) if is_said else []
+
+
 def show(entries: list[Entry], face: Face) -> None:
     calls: dict[str, ToolCall] = {}
     for entry in entries:

@@ -194,10 +194,13 @@ def _format_and_file(arguments: str) -> tuple[str, str]:
         to, file = "html" if arguments.endswith((".html", ".htm")) else "md", arguments
         if not re.search(r"[./]", file) and not os.path.lexists(file):
             raise UsageError(f"Not a format, and no name of a file: {file}", "as in /export html talk.html")
-    file = file.strip()
-    if file[:1] in ("'", '"') and file[:1] == file[-1:]:
-        file = file[1:-1]
-    return to or "md", file
+    return to or "md", unquoted(file.strip())
+
+
+def unquoted(name: str) -> str:
+    """A file's, as people type it."""
+    is_quoted = len(name) > 1 and name[0] in ("'", '"') and name[0] == name[-1]
+    return name[1:-1] if is_quoted else name
 
 
 def _free_name(title: str, to: str) -> str:

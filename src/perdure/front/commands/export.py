@@ -72,11 +72,14 @@ def export(options: SimpleNamespace, out: Output) -> int:
     return 0
 
 
-def document(store: Store, ref: Found, to: str, output: str, out: Output) -> tuple[int, list[str]]:
-    """That session as a document, in a new file: how many bytes it has, and what could not be read."""
+def document(
+    store: Store, ref: Found, to: str, output: str, out: Output, *, may_replace: bool = False
+) -> tuple[int, list[str]]:
+    """That session as a document, in a file: how many bytes it has, and what could not be read. A file that
+    is there is replaced only if it may be."""
     _refuse_homes(output, store)
     _require_folder(output)
-    if os.path.lexists(output) and not os.path.isdir(output):
+    if not may_replace and os.path.lexists(output) and not os.path.isdir(output):
         raise UsageError(f"{output} is there already", "give another name, or remove it first")
     made = _as_document(store, ref, to, output, out)
     return made.size, made.problems

@@ -12,7 +12,7 @@ from perdure import config
 from perdure.agent.aside import in_thread
 from perdure.agent.session import AgentSession
 from perdure.errors import NotFound, PerdureError, Unreadable, UsageError
-from perdure.front import opening, repl, slash
+from perdure.front import opening, recalling, repl, slash
 from perdure.front.ages import seconds, when
 from perdure.front.autosave import Timer
 from perdure.front.conversation import Conversation
@@ -214,9 +214,7 @@ class Sibyl(OwnProfile):
         shell.face.line(f"Session: {shell.conversation.session.id}")
 
     def last_exchange(self, session: Session) -> list[Entry]:
-        """None of before a reset. All entries are wanted soon, so they are read once, here."""
-        is_said = bool(session.entries) and any(entry.type == "message" for entry in session.live())
-        return super().last_exchange(session) if is_said else []
+        return recalling.last_exchange_since_reset(session)
 
     async def say_what_was_restored(self, shell: Shell, conversation: Conversation) -> None:
         path = await in_thread(conversation.session.path)

@@ -1,0 +1,255 @@
+"""`aur spawn`: the shell as a spawned agent's. What can be typed there is in `typed`.
+
+A session is active while a process talks in it, completed when its user has left, and interrupted when
+something else ended that: a signal, or a death that nobody could record, which whoever opens it next does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from types import SimpleNamespace
+
+from perdure import config
+from perdure.agent.aside import PATIENCE, in_thread, when_free
+from perdure.agent.session import AgentSession
+from perdure.errors import Held, NotFound, PerdureError
+from perdure.front import opening, recalling, repl, slash, starting
+from perdure.front.amounts import counted
+from perdure.front.conversation import Conversation
+from perdure.front.opening import Meant
+from perdure.front.output import Output, Styled
+from perdure.front.profile import OwnProfile
+from perdure.front.shell import Shell
+from perdure.front.slash import Slash
+from perdure.front.visible import one_line
+from perdure.programs.aur import agents, damaged
+from perdure.programs.aur.agents import DEFAULT, Agent
+from perdure.programs.aur.budget import Budget
+from perdure.programs.aur.settings import MAX_TOKENS, USUAL_MAX_TOKENS, settings
+from perdure.session import reference
+from perdure.session.entry import Assistant, ContextEdit, Custom, Entry, Message
+from perdure.session.layouts import Home, home_of
+from perdure.session.lifecycle import AURORA
+from perdure.session.session import Session
+from perdure.session.stores import open_store
+
+BANNER = "Aurora Spawn Interactive Mode"
+AGENT = "perdure.agent"
+"""The entry that says who answers from then on."""
+_A_MOMENT = 0.5
+"""Seconds after which it is said that another process is waited for."""
+_MOST_TRIES = 20
+"""Answers in a row that failed."""
+_TYPED = "perdure.programs.aur.typed"
+
+
+def talk(options: SimpleNamespace, out: Output) -> int:
+    return repl.talk(Aurora(options), out, config.here())
+
+
+def _slash(
+    name: str, usage: str, summary: str, *, runs: str = "", completes: str = "", may_run_beside: bool = False
+) -> Slash:
+    values = f"{_TYPED}:{completes}" if completes else ""
+    return Slash(name, f"{_TYPED}:{runs or name}", usage, summary, values, may_run_beside)
+
+
+COMMANDS = {
+    each.name: each
+    for each in (
+        _slash("save", "FILE.md", "write this session as a document"),
+        _slash("history", "[N]", "show the last turns again: 10, or N of them", may_run_beside=True),
+        _slash("clear", "", "begin anew in this session; all that was said stays in it"),
+        _slash("agent", "[NAME]", "talk with another agent; without a name, list them", completes="names"),
+        _slash("stats", "", "turns, tokens, cost, and how much of the context is used", may_run_beside=True),
+        _slash("export", "FILE.json", "write this session as JSON"),
+        _slash("import", "FILE.json", "take in the turns of a session that was exported", runs="take_in"),
+        slash.COMMANDS["help"],
+        slash.COMMANDS["quit"]._replace(name="exit"),
+    )
+}
+
+
+class Aurora(OwnProfile):
+    layout = "aurora"
+    title = "Aurora"
+    commands = COMMANDS
+    continues_lines = True
+
+    def __init__(self, options: SimpleNamespace) -> None:
+        super().__init__(options, settings())
+        self.home = home_of("aurora")
+        self.agent_name = options.agent or DEFAULT
+        self.budget = Budget(self.settings.values.get(MAX_TOKENS, USUAL_MAX_TOKENS))
+        self.begun = time.monotonic()
+        self._shell: Shell | None = None
+        self._before = ""
+        """The status of the session when it was opened; empty until it is."""
+        self._change: Custom | None = None
+        """Of the agent, to be recorded with what is said next."""
+
+    # --- which session -----------------------------------------------------------------------------------
+
+    async def begin(self, shell: Shell) -> Meant | None:
+        self._shell = shell
+        if self.options.agent is not None:
+            await in_thread(agents.find, self.agent_name, shell.cwd)  # which is refused before one is made
+        if self.options.resume is None:
+            return await in_thread(self.new, shell.cwd)
+        meant = await in_thread(self.found, self.options.resume)
+        return meant if await damaged.may_go_on(shell, meant) else None
+
+    def found(self, text: str) -> Meant:
+        try:
+            return opening.kept(*reference.find(text, [Home("aurora", self.home)]))
+        except NotFound as error:
+            error.hint = error.hint if error.nearest else "`aur spawn --list-sessions` lists them"
+            raise
+
+    def new(self, cwd: str) -> Meant:
+        store = open_store("aurora", cwd=cwd)
+        wanted = self.options.session or ""
+        if wanted and any(ref.id == wanted for ref in store.list()):
+            hint = f"`aur spawn --resume {shlex.quote(wanted)}` goes on with it; or give another name"
+            raise PerdureError(f"There is a session {one_line(wanted)} already", hint)
+        return opening.made(store, cwd, wanted, {"agent": self.agent_name})
+
+    async def opened(self, shell: Shell, meant: Meant) -> Session:
+        session = await self._when_free(shell, meant)
+        try:
+            await in_thread(self._take, session)
+        except BaseException:
+            await in_thread(session.close)
+            raise
+        return session
+
+    async def _when_free(self, shell: Shell, meant: Meant) -> Session:
+        begun = time.monotonic()
+        is_told = False
+
+        def waiting(error: Held) -> None:
+            nonlocal is_told
+            if shell.leaves_with is not None:  # who has left does not wait
+                raise asyncio.CancelledError
+            if not is_told and time.monotonic() - begun > _A_MOMENT:
+                is_told = True
+                said = f"{error.message}; waiting up to {PATIENCE:.0f} s for it to leave."
+                shell.face.note(Styled(one_line(said), "dim"))
+
+        return await when_free(meant.open, waiting=waiting)
+
+    def _take(self, session: Session) -> None:
+        """It is ours, and active from now on."""
+        self._before = AURORA.resume(session)
+        recorded = agent_of(session)
+        if self.options.agent is None:
+            self.agent_name = recorded
+        elif self.agent_name != recorded:
+            self._change = _changed(self.agent_name)
+
+    def when_held(self, program: str, id: str) -> str:
+        return f"leave it there first; `{program} spawn` begins another one"
+
+    # --- who answers -------------------------------------------------------------------------------------
+
+    def agent(self, meant: Meant, cwd: str, *, trusted: bool) -> AgentSession:
+        return AgentSession(cwd=cwd, compaction=self.budget.window, trusted=trusted)
+
+    async def prepare(self, conversation: Conversation) -> None:
+        await super().prepare(conversation)
+        try:
+            found = await in_thread(agents.find, self.agent_name, conversation.cwd)
+        except PerdureError as error:  # it was there when the session was begun
+            conversation.agent.notices.append(one_line(f"{error.message}; {DEFAULT} answers instead"))
+            found = await in_thread(agents.find, DEFAULT, conversation.cwd)
+        self.agent_name = found.name
+        conversation.agent.tell(found.prompt)
+
+    async def change_agent(self, conversation: Conversation, found: Agent) -> None:
+        """It is recorded at once, or with the first message: an empty session stays empty."""
+        if found.name != self.agent_name:
+            self._change = _changed(found.name)
+            if not conversation.session.is_empty:
+                await conversation.record(self._change)
+                self._change = None
+            self.agent_name = found.name
+        conversation.agent.tell(found.prompt)
+
+    # --- what is said ------------------------------------------------------------------------------------
+
+    async def saying(self, conversation: Conversation) -> None:
+        """What failed is not sent again: all of it is asked for anew, or something else is."""
+        if failed := await in_thread(_failed_prompt, conversation.session):
+            await conversation.agent.record(ContextEdit(failed))
+        if self._change is not None:
+            conversation.agent.agent.note_change(self._change)
+            self._change = None
+
+    async def answered(self, conversation: Conversation) -> None:
+        if news := await self.budget.news(conversation.agent):
+            conversation.face.note(Styled(news, "yellow"))
+
+    async def end(self, conversation: Conversation) -> None:
+        await conversation.save()
+        if self._before and (conversation.is_said or not conversation.meant.is_new):
+            is_over = self._shell is not None and not self._shell.leaves_with
+            status = "completed" if is_over else "interrupted"
+            await in_thread(AURORA.change, conversation.session, status)
+
+    # --- what is shown -----------------------------------------------------------------------------------
+
+    def prompt(self, shell: Shell) -> str:
+        return f"{one_line(self.agent_name)}> "
+
+    def greet(self, shell: Shell) -> None:
+        shell.face.line(Styled(BANNER, "bold"))
+        shell.face.line(f"Agent: {one_line(self.agent_name)}")
+        shell.face.line(f"Session: {shell.conversation.session.id}")
+        shell.face.line(Styled("/help says what can be typed here.", "dim"))
+
+    def last_exchange(self, session: Session) -> list[Entry]:
+        return recalling.last_exchange_since_reset(session)
+
+    async def say_what_was_restored(self, shell: Shell, conversation: Conversation) -> None:
+        turns = counted(await in_thread(count_of_turns, conversation.session), "turn")
+        model = conversation.agent.model.reference
+        shell.face.line(f"Resumed session {conversation.session.id}: {turns}, with {model}")
+        if self._before == "completed":
+            shell.face.note(Styled("This session was completed; it is active again.", "yellow"))
+        await self.answered(conversation)
+
+    def say_how_to_go_on(self, shell: Shell, *, is_saved: bool) -> None:
+        id = shlex.quote(shell.conversation.session.id)
+        command = f"{starting.as_called(shell.out.program)} spawn --resume {id}"
+        shell.out.line(Styled(f"Resume: {command}", "dim"))
+
+
+def _changed(name: str) -> Custom:
+    return Custom(AGENT, {"agent": name})
+
+
+def agent_of(session: Session) -> str:
+    """Who answers in it: whom its user last changed to, or whom it was begun with."""
+    for entry in reversed(session.entries):
+        if entry.type == "custom" and AGENT.encode() in entry.line:
+            match entry.body:
+                case Custom(custom_type="perdure.agent", data={"agent": str(name)}):
+                    return name
+    begun_with = session.header.facts.get("agent")
+    return begun_with if isinstance(begun_with, str) and begun_with else DEFAULT
+
+
+def count_of_turns(session: Session) -> int:
+    return sum(entry.role in ("user", "assistant", "system") for entry in session.path())
+
+
+def _failed_prompt(session: Session) -> str:
+    """What was said last, if no answer to it came; else empty. What tools did in between is an answer."""
+    for number, entry in enumerate(reversed(session.tail(_MOST_TRIES))):
+        match entry.body:
+            case Message(message=Assistant(stop_reason="error")):
+                continue
+        return entry.id if number and entry.role == "user" else ""
+    return ""
