@@ -1,4 +1,4 @@
-"""`soleur` and `sibyl` at a terminal and through pipes: what both promise, and how soleur's talks look."""
+"""`soleur`, `sibyl` and `aur` at a terminal and through pipes: what all promise; how soleur's talks look."""
 
 import ast
 import json
@@ -37,6 +37,7 @@ from tests.programs.started import (
     MODEL,
     SCRIPTS,
     Program,
+    aur,
     document,
     first_on_path,
     prompts_of,
@@ -44,18 +45,19 @@ from tests.programs.started import (
     soleur,
 )
 
-__all__ = ["sibyl", "soleur", "wire_server"]
+__all__ = ["aur", "sibyl", "soleur", "wire_server"]
 
 CONTROL = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
 COMMANDS = {
     "soleur": ["autorecord", "context", "decide", "decisions", "help", "load", "quit", "save", "sessions"],
     "sibyl": ["help", "load", "quit", "reset", "save", "sessions"],
+    "aur": ["agent", "clear", "exit", "export", "help", "history", "import", "save", "stats"],
 }
 RESUME = "Resume last session? [Y/n]"
 README = "Load README.md as project context? [Y/n]"
 
 
-@pytest.fixture(params=["soleur", "sibyl"])
+@pytest.fixture(params=["soleur", "sibyl", "aur"])
 def program(request) -> Program:
     found: Program = request.getfixturevalue(request.param)
     return found
@@ -71,7 +73,7 @@ def gate(wire_server):
 
 def fresh(program: Program) -> list[str]:
     """What begins a new session, and asks nothing."""
-    return ["--fresh"] if program.name == "soleur" else []
+    return {"soleur": ["--fresh"], "aur": ["spawn"]}.get(program.name, [])
 
 
 def lines_of(terminal: Terminal) -> list[str]:
@@ -516,7 +518,7 @@ def test_g_5_who_stops_reading_ends_it_and_a_home_that_is_none_is_named(program,
         done = program.run(*fresh(program), stdin="hello\n", env={**os.environ, "HOME": place})
         assert (done.code, done.err.count("\n")) == (1, 1), done
         assert done.err.startswith(f"{program.name}: ")
-        assert f".{program.name}/" in done.err
+        assert f".{program.layout}/" in done.err
 
 
 @pytest.mark.parametrize("columns", ["80", "50"])
@@ -527,6 +529,8 @@ def test_g_5_the_help_fits_and_the_version_is_one_line(capsys, monkeypatch, home
     for name, words in (
         *(("soleur", [*each, "--help"]) for each in ([], ["sessions"], ["load"], ["decisions"], ["spar"])),
         ("sibyl", ["--help"]),
+        ("aur", ["--help"]),
+        ("aur", ["spawn", "--help"]),
     ):
         assert MAINS[name](words) == 0
         out, err = capsys.readouterr()
@@ -565,6 +569,7 @@ def test_g_6_the_first_sigint_ends_the_turn_and_the_second_leaves(program, wire_
     [
         *(("soleur", number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)),
         *(("sibyl", number) for number in (signal.SIGTERM, signal.SIGKILL)),
+        *(("aur", number) for number in (signal.SIGTERM, signal.SIGKILL)),
     ],
     indirect=["program"],
 )
@@ -589,10 +594,10 @@ def test_g_3_g_6_whatever_ends_it_in_the_middle_of_an_answer_all_that_was_acknow
     said = [("user", "one"), ("assistant", "the first"), ("user", "two")]
     said += [("assistant", "half of the second")] if code > 0 else []
     assert program.said() == said
-    id = program.files[0].stem if program.name == "soleur" else program.files[0].parent.name
+    id = program.files[0].parent.name if program.name == "sibyl" else program.files[0].stem
     assert code < 0 or shown[-1].endswith(f" {id}")
-    words, answers = (["--session-id", id], "") if program.name == "sibyl" else ([], "y\n")
-    done = program.run(*words, stdin=f"{answers}three\n")
+    words = {"sibyl": ["--session-id", id], "aur": ["spawn", "--resume", id]}.get(program.name, [])
+    done = program.run(*words, stdin="three\n" if words else "y\nthree\n")
     assert done.code == 0, done
     assert program.said() == [*said, ("user", "three"), ("assistant", "the third")]
     assert ("Interrupted" in done.err) == (code > 0)
@@ -658,11 +663,15 @@ def test_g_8_all_that_it_writes_is_its_owners_alone_and_under_one_home(
     """Sessions, locks, ledger and what was typed, whatever the umask; its settings and its prompt are read
     there. In the user's home is nothing else, but the catalog and what is pi's."""
     place = tmp_path_factory.mktemp("elsewhere") / "deep" / "home"
-    monkeypatch.setenv(f"{program.name.upper()}_HOME", str(place))
+    monkeypatch.setenv(f"{program.layout.upper()}_HOME", str(place))
     program.answers(wire_server, "ok [DECISION: Yes.]", models=_models(wire_server, "test", "mine"))
     place.mkdir(parents=True, mode=0o700)
     place.parent.chmod(0o700)
-    for name, text in (("config.toml", 'default_model = "mine"\n'), ("prompt.md", "You are a pirate.\n")):
+    kept_in, own = ("spawn", "/stats") if program.name == "aur" else ("sessions", "/sessions")
+    for name, text in (
+        *(("config.toml", 'default_model = "mine"\n'), ("prompt.md", "You are a pirate.\n")),
+        ("config.json", '{"default_model": "mine"}'),
+    ):
         (place / name).write_text(text)
         (place / name).chmod(0o600)
     before = os.umask(0)
@@ -672,8 +681,8 @@ def test_g_8_all_that_it_writes_is_its_owners_alone_and_under_one_home(
             say(terminal, "hello")
             terminal.until("ok [DECISION: Yes.]")
             terminal.until(lambda: "Esc stops it" not in text_of(terminal))
-            say(terminal, "/sessions")
-            terminal.until("ID ")
+            say(terminal, own)
+            terminal.until("Context " if program.name == "aur" else "ID ")
             terminal.keys("c-d")
             assert terminal.wait() == 0
     finally:
@@ -681,7 +690,7 @@ def test_g_8_all_that_it_writes_is_its_owners_alone_and_under_one_home(
     assert {path.name for path in home.iterdir()} <= {".pi", ".cache", program.project.name}
     assert list(program.project.iterdir()) == []
     there = {path.name for path in place.iterdir()}
-    assert {"sessions", "locks", "shell-history"} <= there
+    assert {kept_in, "locks", "shell-history"} <= there
     assert ("decisions" in there) == (program.name == "soleur")
     assert "hello" in (place / "shell-history").read_text()
     assert [str(path).startswith(str(place)) for path in program.files] == [True]
@@ -760,6 +769,7 @@ def test_g_10_at_a_terminal_it_is_asked_once_before_anything_of_the_folder_is_us
     [
         *(("soleur", [word]) for word in ("--version", "--help", "sessions")),
         *(("sibyl", [word]) for word in ("--version", "--help")),
+        *(("aur", [word]) for word in ("--version", "--help")),
     ],
 )
 def test_g_5_what_only_answers_a_question_loads_nothing_that_talks(home, name, words):

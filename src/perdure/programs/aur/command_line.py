@@ -14,7 +14,7 @@ LISTING = f"{NAME} spawn --list-sessions"
 _NOT_FOUND = 1
 """The exit code for an id that no session has: this program's document knows no other failure."""
 HELP = """\
-Aurora, of Perdure {version}: agents that are spawned, and talked to turn after turn.
+Aurora, of Perdure {version}: agents, spawned and talked to turn after turn.
 
 usage: {name} spawn [-i] [--agent NAME] [--session NAME] [--resume ID] [-m MODEL]
        {name} spawn --list-sessions [--agent NAME] [--status S] [--json]

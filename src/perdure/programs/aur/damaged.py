@@ -15,11 +15,11 @@ from perdure.agent.aside import in_thread
 from perdure.errors import Held, PerdureError
 from perdure.front.amounts import counted
 from perdure.front.opening import Meant
-from perdure.front.output import Output, Styled
+from perdure.front.output import Styled
 from perdure.front.shell import Shell
 from perdure.front.visible import one_line
-from perdure.session.stores import Found, Problem, Repaired, Store
-from perdure.session.stores.file_store import FileStore
+from perdure.programs.aur import recovering, removing
+from perdure.session.stores import Found, Problem, Store
 
 _QUESTION = "recover / delete / leave?"
 _MOST_SHOWN = 10
@@ -29,16 +29,15 @@ class Damage(NamedTuple):
     problems: list[Problem]
     turns: int
     """Those that can be read."""
-
-    @property
-    def is_torn_end(self) -> bool:
-        return all(problem.is_torn_end for problem in self.problems)
+    is_torn_end: bool
+    """Whether it is no more than what a crash leaves."""
 
 
 def look(store: Store, ref: Found) -> Damage:
     page = store.read(ref)
     turns = sum(entry.role in ("user", "assistant", "system") for entry in page.entries)
-    return Damage(page.problems, turns)
+    is_begun = bool(page.header.timestamp)  # else its first line is the damaged one
+    return Damage(page.problems, turns, is_begun and all(each.is_torn_end for each in page.problems))
 
 
 async def may_go_on(shell: Shell, meant: Meant) -> bool:
@@ -54,13 +53,13 @@ async def may_go_on(shell: Shell, meant: Meant) -> bool:
                 shell.face.note(Styled(one_line(said[:1].upper() + said[1:]), "yellow"))
         return True
     for line in told(ref, damage):
-        shell.face.note(Styled(one_line(line), "yellow"))
+        shell.face.note(Styled(line, "yellow"))
     match await _decision(shell):
         case "recover":
-            shell.face.line(recovered(await in_thread(store.repair, ref), ref))
+            await shell.face.aside(lambda: recovering.mend(store, ref, shell.out))
             return True
         case "delete":
-            delete(store, ref, shell.out)
+            await shell.face.aside(lambda: removing.delete(store, ref, shell.out))
             return False
     hint = f"`aur spawn --recover {shlex.quote(ref.id)}` keeps what can be read of it"
     raise PerdureError(one_line(f"Session {ref.id} is damaged, and was left as it is"), hint)
@@ -79,25 +78,9 @@ def told(ref: Found, damage: Damage) -> list[str]:
     shown = damage.problems[:_MOST_SHOWN]
     more = len(damage.problems) - len(shown)
     return [
-        f"{config.as_typed(ref.path)} is damaged in {counted(lines, 'line')}:",
-        *(f"  {problem.brief}" for problem in shown),
+        one_line(f"{config.as_typed(ref.path)} is damaged in {counted(lines, 'line')}:"),
+        *(f"  {one_line(problem.brief)}" for problem in shown),
         *([f"  … and {more:,} more"] if more else []),
         f"Recovering keeps {counted(damage.turns, 'turn')} and all else that can be read, leaves out what "
         "cannot be, and sets the file aside as it is now.",
     ]
-
-
-def recovered(repaired: Repaired | None, ref: Found) -> str:
-    if repaired is None:  # another process was quicker
-        return f"Session {ref.id} is sound; nothing was to be done."
-    kept = f"{repaired.entries:,} {'entry' if repaired.entries == 1 else 'entries'}"
-    return (
-        f"Recovered session {ref.id}: {kept} kept; what was there before: {config.as_typed(repaired.aside)}"
-    )
-
-
-def delete(store: Store, ref: Found, out: Output) -> None:
-    assert isinstance(store, FileStore)
-    store.delete(ref)
-    out.line(one_line(f"Deleted session {ref.id}; restore: pi sessions restore {shlex.quote(ref.id)}"))
-    out.flush()

@@ -12,11 +12,21 @@ from perdure.front.output import Output, Styled
 from perdure.front.visible import one_line
 from perdure.programs.aur.listing import home
 from perdure.session import doctor, reference
+from perdure.session.stores import Found, Store
 
 
 def recover(options: SimpleNamespace, out: Output) -> int:
     store, ref = reference.find(options.recover, [home()])
     before = doctor.examine(store, ref)
+    if mend(store, ref, out):
+        for finding in before.findings:
+            out.note(Styled(one_line(finding), "yellow"))
+        out.line(f"Resume: aur spawn --resume {shlex.quote(ref.id)}")
+    return 0
+
+
+def mend(store: Store, ref: Found, out: Output) -> bool:
+    """Whether there was something to do."""
     try:
         repaired = doctor.repair(store, ref)
     except Held as held:
@@ -25,11 +35,8 @@ def recover(options: SimpleNamespace, out: Output) -> int:
     name = one_line(ref.id)
     if repaired is None:
         out.line(f"Nothing is damaged in session {name}.")
-        return 0
-    for finding in before.findings:
-        out.note(Styled(one_line(finding), "yellow"))
+        return False
     aside = one_line(config.as_typed(repaired.aside) if out.is_terminal else repaired.aside)
     kept = counted(repaired.entries, "good line")
     out.line("Recovered session ", Styled(name, "bold"), f": {kept} kept; the file as it was: {aside}")
-    out.line(f"Resume: aur spawn --resume {shlex.quote(ref.id)}")
-    return 0
+    return True

@@ -12,6 +12,7 @@ from perdure.front.output import Output, Styled
 from perdure.front.visible import one_line
 from perdure.programs.aur.listing import home
 from perdure.session import expiry, reference, summary
+from perdure.session.stores import Found, Store
 from perdure.session.stores.file_store import FileStore
 from perdure.session.trash import Trashed
 
@@ -31,12 +32,17 @@ def delete_session(options: SimpleNamespace, out: Output) -> int:
     if not options.yes and not _is_agreed(ref.id, out):
         out.note("Nothing was deleted; --yes answers for you.")
         return 0
+    delete(store, ref, out)
+    return 0
+
+
+def delete(store: Store, ref: Found, out: Output) -> None:
+    assert isinstance(store, FileStore)
     try:
         gone = store.delete(ref, summary.title_of(store, ref))
     except Held as held:
         raise _held(held) from None
     out.line("Deleted session ", Styled(one_line(ref.id), "bold"), f"; restore: {_way_back(store, gone)}")
-    return 0
 
 
 def _is_agreed(id: str, out: Output) -> bool:

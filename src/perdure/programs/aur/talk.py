@@ -207,7 +207,7 @@ class Aurora(OwnProfile):
         shell.face.line(Styled(BANNER, "bold"))
         shell.face.line(f"Agent: {one_line(self.agent_name)}")
         shell.face.line(f"Session: {shell.conversation.session.id}")
-        shell.face.line(Styled("/help says what can be typed here.", "dim"))
+        shell.face.line(Styled("What can be typed here: /help", "dim"))
 
     def last_exchange(self, session: Session) -> list[Entry]:
         return recalling.last_exchange_since_reset(session)

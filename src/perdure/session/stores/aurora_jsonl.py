@@ -99,7 +99,7 @@ class AuroraStore(JsonlStore):
     def _mended(self, ref: Found, descriptor: int) -> tuple[LineReader, bytes]:
         reader, text = super()._mended(ref, descriptor)
         _look_for_metadata(reader)
-        return reader, text or self.first_line(ref, reader.header) + b"\n"
+        return reader, text if text.strip() else self.first_line(ref, reader.header) + b"\n"
 
 
 def _look_for_metadata(reader: LineReader) -> None:
