@@ -138,6 +138,16 @@ TRANSCRIPTS = {
             ("", "Resume with: "),
         ],
     ),
+    "Spawn an agent": (
+        ["Two findings, both in the session cookie: it never expires, and it is sent over HTTP."],
+        [
+            ("aur spawn --agent qa-test", "custom/test"),
+            ("review the login flow", "HTTP."),
+            ("/clear", "From here on"),
+            ("", "Resume: "),
+            ("aur spawn --list-sessions", "1 session"),
+        ],
+    ),
 }
 """What a model says, what is typed and what then comes; nothing typed is Ctrl+D."""
 
@@ -145,7 +155,7 @@ TRANSCRIPTS = {
 @pytest.mark.parametrize("name", TRANSCRIPTS)
 def test_the_readmes_transcripts_of_the_other_programs_are_what_a_user_sees(name, machine, wire_server):
     """Typed at a real terminal, of 80 columns; only ids and times are others."""
-    for program in ("soleur", "sibyl"):  # the sessions of the tour
+    for program in ("soleur", "sibyl", "aurora"):  # the sessions of the tour
         shutil.rmtree(machine.parent / f".{program}")
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (section,) = re.findall(rf"^## {name}\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
@@ -154,6 +164,8 @@ def test_the_readmes_transcripts_of_the_other_programs_are_what_a_user_sees(name
     if "README.md" in shown:
         about = "# Ledgerly\n\nBookkeeping that teams of ten pay for by the seat.\n"
         (machine / "README.md").write_text(about)
+    (machine.parent / ".aurora" / "agents").mkdir(parents=True)
+    (machine.parent / ".aurora" / "agents" / "qa-test.md").write_text("You review changes.")
     wire_server.script(*(events(one_prompt.said(answer)) for answer in answers))
     one_prompt.Pi(machine.parent, machine).use(wire_server)
     with Terminal("sh", cwd=machine, env={**os.environ, "PS1": "$ "}, rows=50) as terminal:
@@ -165,13 +177,14 @@ def test_the_readmes_transcripts_of_the_other_programs_are_what_a_user_sees(name
                 terminal.keys("c-d")
                 terminal.until(lambda: [line for line in terminal.screen if line][-1] == "$")
             terminal.until(answer)
-            if typed and not typed.startswith("soleur"):
+            if typed and not typed.startswith(("soleur", "aur spawn --list")):
                 terminal.until("custom/test")  # the foot, and with it the editor
             terminal.until(lambda: "Esc stops it" not in "\n".join(terminal.screen))
         terminal.until(lambda: terminal.screen[: len(shown.splitlines()) + 1][-1] == "$")
         seen = "\n".join(terminal.screen[: len(shown.splitlines())]) + "\n"
     varying = re.compile(
         r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{8}-\d{6}-\d{6}|\d{4}-\d\d-\d\d \d\d:\d\d"
+        r"|session-[0-9a-f]{12}"
     )
     assert varying.sub("…", seen) == varying.sub("…", shown)
 
