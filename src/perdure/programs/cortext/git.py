@@ -1,0 +1,230 @@
+"""The user's git, run so that it runs nothing else: no hook, filter, monitor, helper, or program that signs.
+
+A repository may come from anywhere, and git obeys what is set in it. So only commands are used here that take
+bytes and give bytes, and what these would still obey is switched off: hooks, those in settings too, the
+monitor of files, and every way to fetch what is not there. The settings of the user and the machine are read,
+for who commits is said there, and obeyed no further than a repository's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+
+from perdure import config
+from perdure.errors import PerdureError
+
+_OFF = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "protocol.allow": "never",
+    "i18n.commitEncoding": "UTF-8",
+    "core.fsync": "committed,loose-object",  # a branch must not outlive what it points to
+}
+_KEPT = re.compile(
+    "PATH|HOME|USER|LOGNAME|EMAIL|TMPDIR|XDG_CONFIG_HOME|SUDO_UID|LD_LIBRARY_PATH|DEVELOPER_DIR|SDKROOT"
+    "|GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL|DATE)|GIT_CONFIG_(GLOBAL|SYSTEM|NOSYSTEM)"
+)
+"""What git needs of the environment is known, unlike what any other program needs: where it is, where its
+user's settings are, and who commits. All else that is called GIT_* would lead it to another repository."""
+_NOBODY_IS_THERE = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ALLOW_PROTOCOL": "none",  # stronger than what a repository allows by a protocol's name
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "LC_ALL": "C",
+}
+_LONGEST = 120.0
+_LOCKED = re.compile(r"Unable to create '(.+\.lock)': File exists", re.DOTALL)
+
+
+class NotCommitted(PerdureError):
+    """Why a conversation is not in git. It is on disk, and the repository is as it was."""
+
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(f"Not committed: {what}", hint)
+
+
+class Failed(Exception):
+    """Git's answer, in its own words."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(said)
+        self.said = said
+
+    @property
+    def lock(self) -> str:
+        """The file of another git at work that stood in the way; empty if that was not it."""
+        found = _LOCKED.search(self.said)
+        return found[1] if found else ""
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether the branch is no longer where it was."""
+        return "but expected" in self.said or "reference already exists" in self.said
+
+
+class Git:
+    """In one workspace."""
+
+    def __init__(self, workspace: str) -> None:
+        self.workspace = workspace
+        self._environment = {
+            name: value for name, value in config.environment().items() if _KEPT.fullmatch(name)
+        } | _NOBODY_IS_THERE
+        self._command = [_program(workspace, self._environment.get("PATH", os.defpath)), "--no-pager"]
+        for name, value in _OFF.items():
+            self._command += ["-c", f"{name}={value}"]
+
+    def run(
+        self, *words: str, feed: bytes = b"", files: Sequence[int] = (), settings: Sequence[str] = ()
+    ) -> bytes:
+        with self._started(words, files, settings) as process:
+            try:
+                out, err = process.communicate(feed, _LONGEST)
+            except subprocess.TimeoutExpired:
+                process.terminate()  # and not killed: it removes its locks
+                process.communicate()
+                raise Failed(f"git {words[0]} took longer than {_LONGEST:.0f} seconds") from None
+        if process.returncode or b"Ignoring path" in err:
+            raise Failed(_text(err) or f"git {words[0]} ended with {process.returncode}")
+        return out
+
+    @contextlib.contextmanager
+    def objects(self) -> Iterator[Objects]:
+        with self._started(["cat-file", "--batch"], (), ()) as process:
+            yield Objects(process)
+
+    def silence_hooks(self) -> dict[str, str]:
+        """Those that settings name, as newer versions of git know them: each is switched off by its name.
+        Returns all settings, as git sees them here."""
+        listed = os.fsdecode(self.run("config", "--list", "-z")).split("\0")[:-1]
+        settings = {name: value for name, _, value in (each.partition("\n") for each in listed)}
+        hooks = {name.rpartition(".")[0] for name in settings if name.startswith("hook.")}
+        for at, hook in enumerate(sorted(hooks)):
+            self._environment[f"GIT_CONFIG_KEY_{at}"] = f"{hook}.enabled"
+            self._environment[f"GIT_CONFIG_VALUE_{at}"] = "false"
+        self._environment["GIT_CONFIG_COUNT"] = str(len(hooks))
+        return settings
+
+    def _started(
+        self, words: Sequence[str], files: Sequence[int], settings: Sequence[str]
+    ) -> subprocess.Popen[bytes]:
+        further = [word for setting in settings for word in ("-c", setting)]
+        try:
+            return subprocess.Popen(
+                [*self._command, *further, *words],
+                cwd=self.workspace,
+                env=self._environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=files,
+                start_new_session=True,  # no terminal to ask at, and Ctrl+C does not end git in the middle
+            )
+        except (OSError, ValueError) as error:
+            raise Failed(f"git cannot be started: {error}") from error
+
+
+class Objects:
+    """What is in a repository, asked one by one."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        self._ask, self._answers, self._errors = process.stdin, process.stdout, process.stderr
+
+    def head(self) -> tuple[str, bytes]:
+        """The commit that the branch is at, and its bytes; nothing on a branch that has none yet."""
+        return self._asked("HEAD") or ("", b"")
+
+    def get(self, id: str) -> bytes:
+        found = self._asked(id)
+        if not found:
+            raise Failed(f"fatal: the repository lacks object {id}")
+        return found[1]
+
+    def _asked(self, name: str) -> tuple[str, bytes] | None:
+        try:
+            self._ask.write(name.encode() + b"\n")
+            self._ask.flush()
+            said = self._answers.readline()
+            if said == f"{name} missing\n".encode():
+                return None
+            id, _, size = said.decode().split()
+            return id, self._answers.read(int(size) + 1)[:-1]
+        except (OSError, ValueError) as error:
+            raise Failed(_text(self._errors.read()) or f"git cannot read {name}") from error
+
+
+def explained(failed: Failed, workspace: str) -> NotCommitted:
+    """The same in our words, with what to do, where the cause is known."""
+    place = config.as_typed(workspace)
+    if failed.lock:
+        return NotCommitted(
+            f"git is at work in this repository: {config.as_typed(failed.lock)} is there",
+            "try again when it is done; if no git is running, one was killed: remove that file",
+        )
+    for signs, what, hint in _KNOWN:
+        if any(sign in failed.said for sign in signs):
+            return NotCommitted(what.format(place=place), hint.format(place=place))
+    lines = [line for line in failed.said.splitlines() if line.startswith(("fatal: ", "error: "))]
+    said = (lines or failed.said.splitlines())[-1].partition(": ")[2] if lines else failed.said.strip()
+    return NotCommitted(f"git says: {said}", f"`git status` in {place} may say more")
+
+
+def is_nowhere(failed: Failed) -> bool:
+    """Whether there is no repository at all."""
+    return "not a git repository" in failed.said
+
+
+_FREE = "free some disk space; what was said is saved, and the next pause commits it"
+_KNOWN = [
+    (["not a git repository"], "{place} is in no git repository", "`git init` there makes one"),
+    (
+        ["must be run in a work tree", "cannot be used without a working tree"],
+        "the repository around {place} has no working tree",
+        "a workspace has to be in one: `git clone` it, and work there",
+    ),
+    (
+        ["dubious ownership", "unsafe repository"],
+        "the repository around {place} belongs to somebody else, and git does not use it",
+        "if you trust it: `git config --global --add safe.directory` with its folder",
+    ),
+    (
+        ["tell me who you are", "ident name", "auto-detect", "auto-detection", "no email was given"],
+        "git does not know who you are",
+        "`git config --global user.name NAME` and `git config --global user.email ADDRESS` say it",
+    ),
+    (["No space left", "Disk quota", "File too large"], "the disk of {place} is full", _FREE),
+    (
+        ["Permission denied", "insufficient permission", "Read-only file system", "Operation not permitted"],
+        "the repository around {place} cannot be written to",
+        "check who owns its .git folder, and its permissions",
+    ),
+]
+
+
+def _program(workspace: str, path: str) -> str:
+    """On the user's PATH, and never what lies in the workspace, or wherever this process happens to be."""
+    own = os.path.join(os.path.realpath(workspace), "")
+    for folder in path.split(os.pathsep):
+        found = os.path.isabs(folder) and shutil.which("git", path=folder)
+        if found and not any(
+            f"{at}/".startswith(own) for at in (os.path.realpath(folder), os.path.realpath(found))
+        ):
+            return found
+    raise NotCommitted(
+        "git is not installed", "install it; what was said is saved, and the next pause commits it"
+    )
+
+
+def _text(said: bytes) -> str:
+    return said.decode(errors="replace")

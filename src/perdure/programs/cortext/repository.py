@@ -1,0 +1,373 @@
+"""A conversation in git: its folder as it is on disk, on the current branch, and nothing else with it.
+
+A commit is put together from its parts, so that no program of the repository's runs and nobody's work is
+touched: the files as blobs, trees from them and from HEAD's, the commit, and the branch, which moves only if
+it is where it was. The index gets the same entries for these paths alone, and first: whoever is killed in
+between leaves them staged, and the next commit has them. The other way round, the user's own next commit
+would delete the conversation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from tempfile import TemporaryFile
+from typing import NamedTuple
+
+from perdure import config
+from perdure.errors import Held, PerdureError, Unreadable
+from perdure.programs.cortext.git import Failed, Git, NotCommitted, explained, is_nowhere
+from perdure.programs.cortext.trees import (
+    FILE,
+    LINK,
+    PROGRAM,
+    SUBMODULE,
+    TREE,
+    Item,
+    entries_of,
+    for_mktree,
+    grown,
+)
+from perdure.session.git_exclude import keep_out
+from perdure.session.stores import files
+from perdure.session.stores.lock import Lock
+
+__all__ = ["Commit", "NotCommitted", "commit", "start"]
+
+_OWN = ".session"
+_LOCKS = os.path.join(".workspace", "locks")
+_TRASH = os.path.join(".workspace", "trash")
+_LOCK = os.path.join(_LOCKS, "commit~.lock")
+_WAIT = 10.0
+_PAUSE = 0.05
+_TRIES = 8  # a branch that moves each time is somebody's at work in a loop
+_AT_ONCE = 64  # open files
+_REPLAYED = {"rebase-merge": "rebase", "rebase-apply": "rebase", "BISECT_LOG": "bisect"}
+"""Git goes back from these to where they began, and takes along what was committed in the meantime: the
+files of a conversation would be gone."""
+_GITS_OWN = re.compile(r"(\.git|git~1)[ .]*(:.*)?", re.DOTALL)
+_UNSEEN = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
+
+
+class Commit(NamedTuple):
+    id: str
+    branch: str
+    """Empty if HEAD is on none."""
+    message: str
+
+
+class Listed(NamedTuple):
+    """What git knows of a folder. All paths are from the top of the repository."""
+
+    tracked: dict[str, Item]
+    absent: set[str]
+    """Of these, what a sparse checkout does not have on disk."""
+    others: list[str]
+
+
+class Tip(NamedTuple):
+    """Where the branch is. Empty where there is none yet."""
+
+    id: str
+    around: dict[str, dict[str, Item]]
+    """The trees on the way to the conversation's folder, by their paths."""
+    own: dict[str, Item]
+    """What is in that."""
+
+
+def start(workspace: str) -> bool:
+    """A repository, where there is none around the workspace. Whether one was made."""
+    git = Git(workspace)
+    try:
+        git.run("rev-parse", "--git-dir")
+        return False
+    except Failed as failed:
+        if not is_nowhere(failed):
+            return False
+    try:
+        git.run("init", "--quiet", "--template=")
+    except Failed as failed:
+        raise explained(failed, workspace) from failed
+    return True
+
+
+def commit(workspace: str, folder: str, say: Callable[[bool], str], *, wait: float = _WAIT) -> Commit | None:
+    """The folder, a path below the workspace, as it is on disk; None if HEAD has it like that already.
+
+    `say` gives the message, and is told whether nothing changed but what is in `.session/`.
+    """
+    deadline = time.monotonic() + wait
+    try:
+        repository = Repository(workspace, os.path.normpath(folder))
+        with _alone(workspace, wait):
+            return repository.commit(say, deadline)
+    except Failed as failed:
+        raise explained(failed, workspace) from failed
+
+
+@contextlib.contextmanager
+def _alone(workspace: str, wait: float) -> Iterator[None]:
+    """One process of ours at a time: they would only wait for each other in git, less politely."""
+    if not os.path.lexists(os.path.join(workspace, _LOCKS)):
+        keep_out(workspace, [_LOCKS, _TRASH])
+    try:
+        lock = Lock(workspace, _LOCK, "commit", wait, private=False)
+    except Held as held:
+        who = f"process {held.pid}" if held.pid else "another process"
+        raise NotCommitted(f"{who} is committing in this workspace", "try again when it is done") from held
+    except PerdureError as error:
+        raise NotCommitted(error.message.removeprefix("Not saved: "), error.hint) from error
+    with lock:
+        yield
+
+
+class Repository:
+    """The one around a workspace, and the folder of one conversation in it."""
+
+    def __init__(self, workspace: str, folder: str) -> None:
+        self.git = Git(workspace)
+        self.workspace = workspace
+        _check(workspace, folder)
+        said = self.git.run("rev-parse", "--show-prefix", "--is-inside-work-tree", "--absolute-git-dir")
+        self.prefix, is_inside, home = os.fsdecode(said).partition("\ntrue\n")
+        if not is_inside:
+            raise Failed("this operation must be run in a work tree")
+        self.folder = self.prefix + folder
+        for name, what in _REPLAYED.items():
+            if os.path.lexists(os.path.join(home.removesuffix("\n"), name)):
+                raise NotCommitted(
+                    f"a {what} is going on in this repository",
+                    "finish it, or end it, as `git status` says; the next pause commits then",
+                )
+        settings = self.git.silence_hooks()
+        self.has_modes = settings.get("core.filemode", "true").lower() not in ("false", "no", "off", "0")
+
+    def commit(self, say: Callable[[bool], str], deadline: float) -> Commit | None:
+        listed = self._listed()
+        wanted = self._wanted(listed)
+        for _ in range(_TRIES):
+            tip = self._tip()
+            trees = grown(tip.around, self.folder, wanted)
+            if trees[""] == tip.around[""]:
+                return None
+            message = say(_changed(tip.own, trees.get(self.folder, {})) == {_OWN})
+            id = self._new(trees, tip.id, message)
+            branch = self._branch()
+            self._set_index(_changes(listed.tracked, wanted), deadline)
+            try:
+                self._move(tip.id, id, message, deadline)
+                return Commit(id, branch, message)
+            except Failed as failed:
+                if not failed.is_overtaken:
+                    self._set_index(_changes(wanted, listed.tracked), deadline)
+                    raise
+        self._set_index(_changes(wanted, listed.tracked), deadline)
+        raise NotCommitted("the branch moves again and again", "try again when nobody else commits")
+
+    # --- what is there ----------------------------------------------------------------------------
+
+    def _listed(self) -> Listed:
+        listed = Listed({}, set(), [])
+        words = ("ls-files", "-z", "-t", "-s", "-c", "-o", "--exclude-standard", "--full-name", "--")
+        for record in os.fsdecode(self.git.run(*words, self.folder.removeprefix(self.prefix))).split("\0")[
+            :-1
+        ]:
+            if record.startswith("? "):
+                listed.others.append(record[2:])
+                continue
+            facts, _, path = record.partition("\t")
+            tag, mode, id, stage = facts.split(" ")
+            if stage != "0":
+                raise NotCommitted(
+                    f"{self._shown(path)} is in conflict, from a merge",
+                    "resolve that, and `git add` it; the next pause commits then",
+                )
+            listed.tracked[path] = Item(mode, id)
+            if tag == "S":
+                listed.absent.add(path)
+        return listed
+
+    def _tip(self) -> Tip:
+        around: dict[str, dict[str, Item]] = {}
+        with self.git.objects() as objects:
+            id, data = objects.head()
+            tree = data.split(b"\n", 1)[0].removeprefix(b"tree ").decode()
+            path = ""
+            for step in self.folder.split("/"):
+                around[path] = entries_of(objects.get(tree), len(tree)) if tree else {}
+                item = around[path].get(step, Item("", ""))
+                path = f"{path}/{step}".lstrip("/")
+                if item.mode == SUBMODULE:
+                    raise _other_repository(self._shown(path))
+                tree = item.id if item.mode == TREE else ""
+            return Tip(id, around, entries_of(objects.get(tree), len(tree)) if tree else {})
+
+    def _branch(self) -> str:
+        try:
+            return os.fsdecode(self.git.run("symbolic-ref", "-q", "HEAD")).strip().removeprefix("refs/heads/")
+        except Failed:
+            return ""
+
+    def _shown(self, path: str) -> str:
+        return config.as_typed(os.path.join(self.workspace, path.removeprefix(self.prefix)))
+
+    # --- what there shall be ----------------------------------------------------------------------
+
+    def _wanted(self, listed: Listed) -> dict[str, Item]:
+        """The paths of the folder that belong in git: what is there already, or not ignored; and in any case
+        the session, and the transcript."""
+        wanted: dict[str, Item] = {}
+        on_disk: dict[str, os.stat_result] = {}
+        for path in {*listed.tracked, *listed.others, *self._always()}:
+            status = self._status(path)
+            known = listed.tracked.get(path)
+            if status and (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+                if not _is_gits_own(path):
+                    on_disk[path] = status
+            elif known and (path in listed.absent if status is None else known.mode == SUBMODULE):
+                wanted[path] = known
+        paths = sorted(on_disk)
+        for at in range(0, len(paths), _AT_ONCE):
+            wanted |= self._blobs(paths[at : at + _AT_ONCE], listed.tracked)
+        return wanted
+
+    def _always(self) -> Iterator[str]:
+        """Also if it is ignored. Another repository in between is not the session's."""
+        with os.scandir(os.path.join(self.workspace, self.folder.removeprefix(self.prefix))) as found:
+            yield from (f"{self.folder}/{entry.name}" for entry in found if entry.name.endswith(".md"))
+        waiting = [f"{self.folder}/{_OWN}"]
+        while waiting:
+            within = waiting.pop()
+            try:
+                names = files.contents(self.workspace, within.removeprefix(self.prefix))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            if ".git" not in names:
+                for name in names:
+                    yield f"{within}/{name}"
+                    waiting.append(f"{within}/{name}")
+
+    def _status(self, path: str) -> os.stat_result | None:
+        try:
+            return files.status(self.workspace, path.removeprefix(self.prefix))
+        except OSError:
+            return None  # a link, or a file, is where a folder was
+
+    def _blobs(self, paths: Sequence[str], tracked: Mapping[str, Item]) -> dict[str, Item]:
+        """Written as they are. Git is given open files and not names: none of them can become a link to
+        something else in the meantime."""
+        modes: dict[str, str] = {}
+        with contextlib.ExitStack() as opened:
+            numbers = []
+            for path in paths:
+                try:
+                    file, mode = self._opened(path, opened)
+                except FileNotFoundError:
+                    continue
+                if mode != LINK and not self.has_modes:
+                    known = tracked.get(path)
+                    mode = known.mode if known and known.mode in (FILE, PROGRAM) else FILE
+                numbers.append(file)
+                modes[path] = mode
+            feed = b"".join(b"/dev/fd/%d\n" % number for number in numbers)
+            said = self.git.run(
+                "hash-object", "-w", "--no-filters", "--stdin-paths", feed=feed, files=numbers
+            )
+        return {
+            path: Item(mode, id)
+            for (path, mode), id in zip(modes.items(), said.decode().split(), strict=True)
+        }
+
+    def _opened(self, path: str, opened: contextlib.ExitStack) -> tuple[int, str]:
+        """What is at a path, to read, and as what git keeps it. A link is what it says."""
+        relative = path.removeprefix(self.prefix)
+        try:
+            with files.folder_of(self.workspace, relative) as (folder, name):
+                try:
+                    target = os.readlink(name, dir_fd=folder)
+                except OSError:
+                    file = opened.enter_context(files.open_to_read(self.workspace, relative))
+                    is_program = os.fstat(file.fileno()).st_mode & stat.S_IXUSR
+                    return file.fileno(), PROGRAM if is_program else FILE
+                said = opened.enter_context(TemporaryFile(buffering=0))
+                said.write(os.fsencode(target))
+                return said.fileno(), LINK
+        except (Unreadable, OSError) as error:
+            if not os.path.lexists(os.path.join(self.workspace, relative)):
+                raise FileNotFoundError(path) from error
+            told = error if isinstance(error, Unreadable) else Unreadable(self._shown(path), error)
+            raise NotCommitted(told.message, told.hint) from error
+
+    # --- what is written --------------------------------------------------------------------------
+
+    def _new(self, trees: Mapping[str, Mapping[str, Item]], parent: str, message: str) -> str:
+        """A commit, which nothing points to yet."""
+        made = self.git.run("mktree", "-z", "--batch", "--missing", feed=for_mktree(trees.values()))
+        top = made.decode().split()[-1]
+        parents = ["-p", parent] if parent else []
+        text = message.encode(errors="replace").replace(b"\0", b"") + b"\n"
+        return self.git.run("commit-tree", top, *parents, "-F", "-", feed=text).decode().strip()
+
+    def _set_index(self, lines: bytes, deadline: float) -> None:
+        """Waits for a git of the user's that holds the index, and never breaks its lock."""
+        while lines:
+            try:
+                self.git.run("update-index", "-z", "--index-info", feed=lines)
+                return
+            except Failed as failed:
+                if not failed.lock or time.monotonic() > deadline:
+                    raise
+            time.sleep(_PAUSE)
+
+    def _move(self, old: str, new: str, message: str, deadline: float) -> None:
+        """The branch that HEAD is on, or HEAD itself, if it is where it was."""
+        subject = message.partition("\n")[0]
+        patience = f"core.filesRefLockTimeout={max(100, int(1000 * (deadline - time.monotonic())))}"
+        words = ("update-ref", "-m", f"cortext: {subject}", "HEAD", new, old or "0" * len(new))
+        self.git.run(*words, settings=[patience])
+
+
+def _changed(old: Mapping[str, Item], new: Mapping[str, Item]) -> set[str]:
+    return {name for name in {*old, *new} if old.get(name) != new.get(name)}
+
+
+def _changes(old: Mapping[str, Item], new: Mapping[str, Item]) -> bytes:
+    """From one to the other, as `git update-index -z --index-info` reads them: first what goes."""
+    gone = [(path, Item("0", "0" * len(old[path].id))) for path in old if path not in new]
+    come = [(path, item) for path, item in new.items() if old.get(path) != item]
+    return b"".join(
+        f"{item.mode} {item.id} 0\t".encode() + os.fsencode(path) + b"\0" for path, item in gone + come
+    )
+
+
+def _check(workspace: str, folder: str) -> None:
+    """That it is a folder below the workspace, reached without a link, and in the same repository."""
+    path = workspace
+    *above, _ = steps = folder.split(os.sep)
+    for count, step in enumerate(steps):
+        path = os.path.join(path, step)
+        shown = config.as_typed(path)
+        if step == os.pardir or not os.path.isdir(path):
+            raise NotCommitted(
+                f"{shown} is no folder of this workspace", "look whether it was moved or deleted"
+            )
+        if os.path.islink(path):
+            raise NotCommitted(f"{shown} is a symbolic link", "put the folder itself there")
+        if count < len(above) and os.path.lexists(os.path.join(path, ".git")):
+            raise _other_repository(shown)
+
+
+def _other_repository(shown: str) -> NotCommitted:
+    return NotCommitted(
+        f"{shown} is a repository of its own", "commit there yourself, or make it a plain folder"
+    )
+
+
+def _is_gits_own(path: str) -> bool:
+    """Whether git refuses a name, as some disks would take it for its own folder."""
+    names = re.split(r"[/\\]", path.translate(_UNSEEN).lower())
+    return any(map(_GITS_OWN.fullmatch, names))
