@@ -18,6 +18,8 @@ Kind = Literal["extensions", "prompts", "skills"]
 EXTENSION = ".py"
 TEMPLATE = ".md"
 FOR_ALL_AGENTS = os.path.join(".agents", "skills")
+REGISTRY = os.path.join(".workspace", "registry.json")
+"""The settings of a cortext workspace."""
 
 
 def of_user(kind: Kind) -> list[str]:
@@ -45,7 +47,7 @@ def is_users(project: str) -> bool:
 
 def may_bring_something(project: str) -> bool:
     """A quick look, for the many folders that only hold text."""
-    names = (PROJECT_FOLDER, os.path.dirname(FOR_ALL_AGENTS))
+    names = (PROJECT_FOLDER, os.path.dirname(FOR_ALL_AGENTS), REGISTRY)
     return any(os.path.lexists(os.path.join(project, name)) for name in names)
 
 

@@ -87,8 +87,11 @@ class Project:
             return ""
         own = os.path.join(self.folder, "")
         is_own = [path.startswith(own) for path in self._skill_folders if os.path.isdir(path)]
-        names = [PROJECT_FOLDER] if any(is_own) or any(offer.kind != "skills" for offer in offers) else []
+        registered = self._registered
+        others = sum(len(offer.items) for offer in offers if offer.kind != "skills") - len(registered)
+        names = [PROJECT_FOLDER] if any(is_own) or others else []
         names += [] if all(is_own) else [places.FOR_ALL_AGENTS]
+        names += [places.REGISTRY] if registered else []
         what = f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not used"
         why = f"this folder is not trusted ({summary(offers)})"
         return f"{what}: {why}; `{program} trust` shows and allows it"
@@ -104,6 +107,8 @@ class Project:
         for folder in places.of_project("extensions", self.cwd):
             self._offer_files(found, "extensions", folder, places.extensions_in)
         self._offer_settings(found)
+        for item in self._registered:
+            found.add("settings", item)
         for folder in places.of_project("prompts", self.cwd):
             self._offer_files(found, "templates", folder, places.templates_in)
         for folder in self._skill_folders:
@@ -155,6 +160,28 @@ class Project:
             found.add("settings", f"{path} cannot be read, and what it says is not shown: {why}")
         else:
             _Settings(self, found).offer(said)
+
+    @cached_property
+    def _registered(self) -> list[str]:
+        """What a workspace of cortext sets, where that is not what holds anyway."""
+        file = os.path.join(self.cwd, places.REGISTRY)
+        if not os.path.lexists(file):
+            return []
+        path = self._followed(file)
+        try:
+            text, is_cut, _ = text_of(file, MOST)
+            said = _parsed(text) if not is_cut else {}
+        except (OSError, ValueError):
+            return []  # then nobody uses it
+        return [
+            f"{path}: {name} = {_written(said[name], MOST_SHOWN)}"
+            for name, usual in _USUAL.items()
+            if name in said and said[name] not in (usual, None)
+        ]
+
+
+_USUAL = {"default_model": "", "tool": "builtin", "inactivity_seconds": 300}
+"""What a workspace's registry may set, and what it says unless its user changes it."""
 
 
 class _Offers:

@@ -19,7 +19,7 @@ from perdure.front.output import Styled
 from perdure.front.own_settings import OwnSettings
 from perdure.front.slash import COMMANDS, Slash
 from perdure.session.entry import Entry
-from perdure.session.layouts import LAYOUTS
+from perdure.session.layouts import LAYOUTS, home_of
 from perdure.session.session import Session
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ class Wishes(TypedDict, total=False):
 
 class Profile:
     layout = "pi"
-    """Whose home keeps what was typed."""
     commands: Mapping[str, Slash] = COMMANDS
     goes_to = "/resume"
     """What its user types to go on with another session."""
@@ -59,8 +58,15 @@ class Profile:
 
     def __init__(self, options: SimpleNamespace) -> None:
         self.options = options
+        self.asked_about: set[str] = set()
+        """Folders whose own settings are waiting for a yes, of which its user was told."""
         self.first: Callable[[Shell], Awaitable[None]] | None = None
         """What is done as soon as there is a conversation."""
+
+    @property
+    def home(self) -> str:
+        """The folder that keeps what was typed."""
+        return home_of(self.layout)
 
     @property
     def is_kept(self) -> bool:

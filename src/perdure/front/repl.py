@@ -54,12 +54,11 @@ def _face(shell: Shell, out: Output) -> Face:
 
     from perdure.front.screen import Screen
     from perdure.front.typing_aid import Aid, Remembered
-    from perdure.session import layouts
 
     aid = Aid(lambda: shell.known, shell.values, lambda: shell.cwd)
     history: History = InMemoryHistory()
     if shell.profile.is_kept:
-        history = Remembered(os.path.join(layouts.home_of(shell.profile.layout), "shell-history"))
+        history = Remembered(os.path.join(shell.profile.home, "shell-history"))
     return Screen(out, prompt=lambda: shell.profile.prompt(shell), history=history, completer=aid)
 
 

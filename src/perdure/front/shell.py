@@ -55,8 +55,6 @@ class Shell:
         self._beside: set[asyncio.Task[None]] = set()
         self._waiting: deque[str] = deque()
         """Typed while something was done that takes no more words."""
-        self._asked_about: set[str] = set()
-        """Folders whose own settings are waiting for a yes."""
         self._has_refused = False
         """Whether something was not taken, because it could not be saved."""
         self._is_stopped = False
@@ -306,10 +304,10 @@ class Shell:
     async def _is_trusted(self, cwd: str) -> bool:
         """Asked, or told, once; and not of who has left."""
         decision = Trust().decision(cwd)
-        if decision is not None or cwd in self._asked_about or self._code is not None:
+        if decision is not None or cwd in self.profile.asked_about or self._code is not None:
             return decision is not None and decision.is_trusted
         is_trusted = await self.face.aside(lambda: trusting.ask(cwd, self.out, may_ask=True))
-        self._asked_about.add(cwd)
+        self.profile.asked_about.add(cwd)
         return is_trusted
 
     async def _present(self, model: str, thinking: str, name: str) -> None:
@@ -452,15 +450,16 @@ class Shell:
         if name:
             self.face.echo(text)
         if name in self.commands:
-            arguments = text.strip().partition(name)[2].strip()
+            command, arguments = self.commands[name], text.strip().partition(name)[2].strip()
             try:
-                await registry.load(self.commands[name].runs)(self, arguments)
+                await registry.load(command.runs)(self, f"{command.given} {arguments}".strip())
             except (NotSaved, Conflict):
                 if arguments:  # a decision, say, is not to be typed again
                     self.face.edit(text)
                 raise
             return
         if not self.is_talking:
+            self.face.edit(text)
             raise self.profile.unheard()
         await self.conversation.say(text)
 
@@ -489,4 +488,4 @@ class Shell:
         """What the foot of the screen says."""
         if self._conversation is not None:
             return self._conversation.facts
-        return [] if self._has_begun else ["starting"]
+        return [config.as_typed(self.cwd)] if self._has_begun else ["starting"]

@@ -39,6 +39,8 @@ class Slash(NamedTuple):
     """What gives values for it, as `module:attr`."""
     may_run_beside: bool = False
     """Whether it may be typed while the agent works."""
+    given: str = ""
+    """What its function is told before what is typed: one function may be several commands."""
 
 
 def _slash(

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from perdure.errors import PerdureError
 from perdure.session import lifecycle, tree
-from perdure.session.entry import Assistant, Entry, Message, SessionInfo, ToolCall
+from perdure.session.entry import Assistant, Custom, Entry, Message, SessionInfo, ToolCall
 from perdure.session.stores import Found, Header, Store
 
 LONGEST = 200
@@ -58,6 +58,8 @@ class Tally(Struct, omit_defaults=True):
     waits: bool = False
     status: str = ""
     status_at: int = 0
+    summed_up_at: int = 0
+    said_last: int = 0
     entries: int = 0
 
     def add(self, entries: Iterable[Entry]) -> None:
@@ -68,6 +70,7 @@ class Tally(Struct, omit_defaults=True):
             self.entries += 1
             if entry.type == "message":
                 self.messages += 1
+                self.said_last = self.entries
                 last = entry
                 role = entry.role
                 self.turns += role in _SPOKEN
@@ -81,6 +84,8 @@ class Tally(Struct, omit_defaults=True):
                 self.named_at = self.entries
             elif status := lifecycle.status_of(entry):
                 self.status, self.status_at = status, self.entries
+            elif is_summary(entry):
+                self.summed_up_at = self.entries
         if last is not None:
             self.waits = _waits(last)
         texts = (one_line(entry.text) for entry in reversed(said))
@@ -100,7 +105,7 @@ class Tally(Struct, omit_defaults=True):
             self.messages,
             self.turns,
             fact("agent") or fact("conversation_type"),
-            fact("context_summary"),
+            "" if 0 < self.summed_up_at < self.said_last else fact("context_summary"),
             header.timestamp,
             self.said_at or header.timestamp,
             self.waits,
@@ -109,6 +114,15 @@ class Tally(Struct, omit_defaults=True):
             project if isinstance(project := header.facts.get("project_name"), str) else "",
             first_of(problems),
         )
+
+
+def is_summary(entry: Entry) -> bool:
+    """Whether it says where the conversation stopped; what is said later is not in it."""
+    return (
+        entry.type == "custom"
+        and isinstance(body := entry.body, Custom)
+        and body.custom_type == "perdure.summary"
+    )
 
 
 def of(header: Header, entries: Iterable[Entry], problems: Sequence[str] = ()) -> Summary:

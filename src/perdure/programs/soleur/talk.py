@@ -81,7 +81,6 @@ class Soleur(OwnProfile):
 
     def __init__(self, options: SimpleNamespace) -> None:
         super().__init__(options, persona.settings())
-        self.home = persona.home()
         self._prompt = persona.prompt()
         self._notebooks: dict[str, Notebook] = {}
         self._readme: Part | None = None

@@ -108,6 +108,10 @@ class ConversationStore(JsonlStore):
         known = layout.completed(layout.folded(state.members, newer), ref.id, entries)
         return layout.header_of(known, ref.id, self.home, len({entry.id for entry in entries}))
 
+    def header(self, ref: Found) -> Header:
+        """As session.json has it: what was appended behind that is not looked at."""
+        return self._header(ref, self._state(ref), ())
+
     def state(self, ref: Found) -> tuple[State, object]:
         """session.json, and by what it is known again. One that may be well and cannot be read raises."""
         relative = self.beside_log(ref, STATE)

@@ -111,15 +111,21 @@ def summary(said: Sequence[Said], previous: str = "", focus: str = "") -> str:
 
 
 def where_it_stopped(messages: Sequence[AnyMessage]) -> str:
-    """The last request and the gist of the last answer to it, in the words that were said."""
-    said = _conversation_of(render(messages).removeprefix("<conversation>\n"))
-    asked = [each.text for each in said if each.who == "User" and not each.text.lstrip().startswith("<")]
-    answered = [_gist(each.text) for each in said if each.who == "Assistant"]
-    parts = [f"The last question was: {one_line(asked[-1], _WIDTH)}"] if asked else []
-    if answered and answered[-1]:
-        is_open = said[-1].who != "Assistant"
-        parts.append(f"{'Under way' if is_open else 'The answer'}: {answered[-1]}")
-    return "\n".join(parts) or "Nothing has been said yet."
+    """The last request and the gist of what was answered, in the words that were said. What a program asked
+    begins with a tag, and is no part of it."""
+    asked = answered = ""
+    is_users = is_open = False
+    for each in _conversation_of(render(messages).removeprefix("<conversation>\n")):
+        if each.who == "User":
+            is_users = not each.text.lstrip().startswith("<")
+            if is_users:
+                asked, answered, is_open = one_line(each.text, _WIDTH), "", True
+        elif is_users:
+            is_open = each.who != "Assistant"
+            answered = _gist(each.text) if not is_open else answered
+    told = [f"The last question was: {asked}" if asked else "Nothing has been said yet."]
+    told += [f"{'So far' if is_open else 'The answer'}: {answered}"] if answered else []
+    return "\n".join(told)
 
 
 def last_request(summary: str) -> str:
