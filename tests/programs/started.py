@@ -1,4 +1,4 @@
-"""`soleur`, `sibyl` and `aur` as tests start them: installed, with a server in place of the model.
+"""The programs as tests start them: installed, with a server in place of the model.
 
 def test_…(soleur, wire_server):
     soleur.answers(wire_server, "What did they pay?")
@@ -20,6 +20,7 @@ from unittest.mock import patch
 import pytest
 
 from perdure.programs.aur.command_line import main as aur_main
+from perdure.programs.cortext.command_line import main as cortext_main
 from perdure.programs.sibyl.command_line import main as sibyl_main
 from perdure.programs.soleur.command_line import main as soleur_main
 from perdure.session.stores import open_store
@@ -30,7 +31,7 @@ from tests.front.terminal import Terminal, environment
 
 SCRIPTS = Path(sys.executable).parent
 MODEL = "custom/test"
-MAINS = {"soleur": soleur_main, "sibyl": sibyl_main, "aur": aur_main}
+MAINS = {"aur": aur_main, "cortext": cortext_main, "soleur": soleur_main, "sibyl": sibyl_main}
 
 
 class Done(NamedTuple):

@@ -1,1 +1,1 @@
-"""Conversations that live in a workspace, in git."""
+"""cortext: conversations that live in a workspace, and in its git repository."""

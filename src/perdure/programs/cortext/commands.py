@@ -1,0 +1,96 @@
+"""What `cortext` can be called with, in one table; see `perdure.front.commands`."""
+
+from __future__ import annotations
+
+from perdure.front.commands import JSON, MODEL, Argument, Command
+
+TOOLS = ("builtin", "claude", "codex", "gemini", "opencode")
+STATUSES = ("active", "paused", "completed")
+_TYPE = Argument("--type", "only those of this type", default="", metavar="T")
+_STATUS = Argument(
+    "--status", f"only those with this status: {', '.join(STATUSES)}", choices=STATUSES, metavar="S"
+)
+
+ALONE = Command(
+    "",
+    "perdure.programs.cortext.talk:alone",
+    "a shell in which conversations are begun, resumed and completed",
+    (MODEL,),
+    ("cortext",),
+)
+COMMANDS = {
+    command.name: command
+    for command in (
+        Command(
+            "init",
+            "perdure.programs.cortext.making:init",
+            "make a folder a workspace",
+            (
+                Argument(
+                    "folder",
+                    "which folder (default: this one)",
+                    default="",
+                    metavar="DIR",
+                    optional=True,
+                    completes="file",
+                ),
+            ),
+            ("cortext init", "cortext init notes"),
+        ),
+        Command(
+            "start",
+            "perdure.programs.cortext.talk:start",
+            "begin a conversation of a type",
+            (
+                Argument(
+                    "type",
+                    "brainstorm, debug, plan, learn, meeting, review, projectmanage, or one of your own",
+                    metavar="TYPE",
+                ),
+                Argument("title", "what it is about", metavar="TITLE", many=True),
+                MODEL,
+            ),
+            ("cortext start brainstorm API design", "cortext start debug 'Tokens expire too early'"),
+        ),
+        Command(
+            "resume",
+            "perdure.programs.cortext.talk:resume",
+            "go on with a conversation, by its id or by words in it",
+            (
+                Argument(
+                    "text",
+                    "its id, the beginning of it, or words in its title, summary or messages",
+                    default=(),
+                    metavar="ID|TEXT",
+                    many=True,
+                    optional=True,
+                    completes="id:cortext",
+                ),
+                Argument("--list", "show what can be resumed, and resume nothing", "flag", False),
+                _TYPE,
+                _STATUS,
+                Argument(
+                    "--tool",
+                    f"who goes on with it: {', '.join(TOOLS)}",
+                    choices=TOOLS,
+                    metavar="NAME",
+                ),
+                Argument("--force", "also if it was marked complete", "flag", False),
+                MODEL,
+                JSON,
+            ),
+            (
+                "cortext resume --list",
+                "cortext resume 001-brainstorm-api-design",
+                "cortext resume api design --tool claude",
+            ),
+        ),
+        Command(
+            "list",
+            "perdure.programs.cortext.listing:conversations",
+            "list all conversations of the workspace, the last active first",
+            (_TYPE, _STATUS, JSON),
+            ("cortext list", "cortext list --type plan --status paused"),
+        ),
+    )
+}

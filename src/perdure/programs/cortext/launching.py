@@ -1,0 +1,140 @@
+"""Going on with a conversation in another AI tool: started in the workspace, with all that was said as its
+first prompt, by the option that the tool itself has for that.
+
+While it runs the conversation is active, and nobody else talks in it; afterwards it is paused. The tool's
+exit code is ours.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import mkstemp
+
+from perdure import config
+from perdure.errors import NotSaved, PerdureError
+from perdure.front.output import Output, Styled
+from perdure.front.visible import one_line
+from perdure.programs.cortext import pausing, resuming
+from perdure.programs.cortext.profile import Cortext
+from perdure.programs.cortext.workspace import FOLDER
+from perdure.session.catalog import Row
+from perdure.session.git_exclude import keep_out
+from perdure.session.lifecycle import CORTEXT
+from perdure.session.session import Session
+from perdure.session.stores import files
+
+FIRST_PROMPT = {"claude": (), "codex": (), "gemini": ("-i",), "opencode": ("--prompt",)}
+"""What stands before the first prompt of a tool that then goes on to talk."""
+_LARGEST = 100 * 1024
+"""Bytes of a prompt that is handed over on a command line."""
+_PROMPTS = os.path.join(FOLDER, "prompts")
+
+
+def launch(tool: str, row: Row, profile: Cortext, out: Output) -> int:
+    if tool not in FIRST_PROMPT:
+        raise PerdureError(
+            f"There is no AI tool {tool!r:.40}", f"it is one of builtin, {', '.join(FIRST_PROMPT)}"
+        )
+    workspace = profile.workspace
+    program = _found(tool, workspace.path)
+    meant = profile.resumed(row)
+    workspace.remember()
+    with meant.open() as session:
+        if notice := profile.notice_of_change(session):
+            out.note(Styled(notice, "yellow"))
+        before = profile.take_up(session)
+        prompt = _first_prompt(profile, session, before)
+        out.line(f'[Resuming "{one_line(row.title)}"]')
+        out.flush()
+        try:
+            with _handed_over(prompt, workspace.path) as handed:
+                code = _run([program, *FIRST_PROMPT[tool], handed], workspace.path)
+        finally:
+            CORTEXT.change(session, "paused")
+        pausing.commit(session, workspace, "paused", out)
+    return code
+
+
+def _found(tool: str, workspace: str) -> str:
+    """On the user's PATH, and never what lies in the workspace."""
+    own = os.path.join(os.path.realpath(workspace), "")
+    for folder in config.setting("PATH", os.defpath).split(os.pathsep):
+        found = os.path.isabs(folder) and shutil.which(tool, path=folder)
+        if found and not any(
+            os.path.join(os.path.realpath(at), "").startswith(own) for at in (folder, found)
+        ):
+            return found
+    raise PerdureError(
+        f"{tool} is not installed: it is in no folder of PATH",
+        "install it, or go on with the agent that is built in: --tool builtin",
+    )
+
+
+def _first_prompt(profile: Cortext, session: Session, before: str) -> str:
+    """It begins with a word of ours: what a user's prompt begins with could be taken for an option."""
+    told, _ = profile.workspace.memory()
+    return "\n\n".join(
+        [
+            "You go on with a conversation. These are your instructions:",
+            profile.instructions(session).strip(),
+            *told,
+            resuming.block(session, before),
+            "# What was said so far",
+            resuming.history(session),
+            "# Now",
+            "Say in one short reply where we stopped, and ask where to pick up.",
+        ]
+    )
+
+
+@contextmanager
+def _handed_over(prompt: str, workspace: str) -> Iterator[str]:
+    """The prompt itself, or, where it is too long for a command line, one that names a file with it. The file
+    is in the workspace, where every tool may read, and out of git."""
+    if len(prompt.encode("utf-8", "replace")) <= _LARGEST and "\0" not in prompt:
+        yield prompt.encode("utf-8", "replace").decode()
+        return
+    folder = os.path.join(workspace, _PROMPTS)
+    with files.told(NotSaved, folder):
+        files.new_folder(workspace, _PROMPTS, private=False)
+        keep_out(workspace, [_PROMPTS])
+        descriptor, path = mkstemp(".md", "conversation-", folder)  # nobody else's to read: 0600
+        with open(descriptor, "wb") as file:
+            file.write(prompt.encode("utf-8", "replace"))
+    try:
+        yield (
+            f"Read all of {os.path.relpath(path, workspace)} first: it holds your instructions, and a "
+            "conversation that you go on with. Then do what its end says."
+        )
+    finally:
+        with files.told(NotSaved, path):
+            os.unlink(path)
+
+
+def _run(command: list[str], workspace: str) -> int:
+    """It has the terminal, and so the signals of its keys: they are not for us. Others are handed on."""
+    try:
+        process = subprocess.Popen(command, cwd=workspace, env=config.environment())
+    except OSError as error:
+        raise PerdureError(f"{command[0]} cannot be started: {error.strerror or error}") from None
+
+    def hand_on(number: int, frame: object) -> None:
+        process.send_signal(number)
+
+    def leave_alone(number: int, frame: object) -> None:
+        """A handler, and not none: what is ignored would stay so in the tool."""
+
+    handlers = {"SIGINT": leave_alone, "SIGQUIT": leave_alone, "SIGTERM": hand_on, "SIGHUP": hand_on}
+    known = {getattr(signal, name): each for name, each in handlers.items() if hasattr(signal, name)}
+    before = {number: signal.signal(number, handler) for number, handler in known.items()}
+    try:
+        code = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,354 @@
+"""The shell as cortext's: whose conversation it is, what its agent is told, and how it is put down."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shlex
+from types import SimpleNamespace
+from typing import Any
+
+from perdure import __version__, config
+from perdure.agent.aside import in_thread
+from perdure.agent.session import AgentSession
+from perdure.agent.trust import Trust
+from perdure.errors import PerdureError, UsageError
+from perdure.front import opening, recalling, slash
+from perdure.front.autosave import Timer
+from perdure.front.conversation import Conversation
+from perdure.front.opening import Meant
+from perdure.front.output import Styled
+from perdure.front.profile import OwnProfile
+from perdure.front.shell import Shell
+from perdure.front.slash import Slash
+from perdure.front.visible import one_line
+from perdure.programs.cortext import pausing, resuming
+from perdure.programs.cortext.workspace import Workspace, inactivity, type_of
+from perdure.session import lifecycle
+from perdure.session.catalog import Row
+from perdure.session.entry import Assistant, Custom, Entry, Message
+from perdure.session.lifecycle import ACTIVE, CORTEXT
+from perdure.session.session import Session
+from perdure.session.stores import Header, open_store
+
+_TALK = "perdure.programs.cortext.talk"
+_CONFIG = "perdure.agent_config"
+_NOBODY: dict[str, Any] = {"command": "", "system_prompt_hash": "", "model": "", "tools": []}
+
+_OWN = {
+    each.name: each
+    for each in (
+        Slash("workspace.stop-conversation", f"{_TALK}:stop", "", "save this conversation, and pause it"),
+        Slash("workspace.complete", f"{_TALK}:complete", "", "save this conversation, and mark it complete"),
+        Slash(
+            "workspace.resume",
+            f"{_TALK}:resume_one",
+            "[NUMBER|ID|TEXT]",
+            "go on with another conversation; without a word, pick one",
+            f"{_TALK}:ids",
+        ),
+        slash.COMMANDS["help"],
+        Slash(
+            "exit",
+            "perdure.front.slash:quit",
+            "",
+            "pause this conversation, and leave; Ctrl+D, too",
+            "",
+            True,
+        ),
+    )
+}
+
+
+class Cortext(OwnProfile):
+    layout = "cortext"
+    title = "Cortext"
+    goes_to = "/workspace.resume"
+    goes_on_alone = True
+    runs_command_lines = False
+
+    def __init__(self, options: SimpleNamespace, workspace: Workspace) -> None:
+        settings = workspace.settings()
+        is_trusted = Trust().is_trusted(workspace.path)
+        super().__init__(options, settings if is_trusted else settings._replace(values={}))
+        self.workspace = workspace
+        self.starts_with: Meant | None = None
+        self.commands = {
+            **{
+                f"workspace.{kind}": Slash(
+                    f"workspace.{kind}", f"{_TALK}:begin", "TITLE", f"begin a {kind} conversation", given=kind
+                )
+                for kind in workspace.types
+            },
+            **_OWN,
+        }
+        self._pause_after = inactivity(self.settings.values)
+        self._timer: Timer | None = None
+        self._shell: Shell | None = None
+        self._session: Session | None = None
+        """The one that was taken up."""
+        self._status = self._before = ACTIVE
+        """Of that, as it is recorded, and as it was before."""
+
+    @property
+    def home(self) -> str:
+        return os.path.expanduser("~/.cortext")
+
+    @property
+    def tool(self) -> str:
+        """Who goes on with conversations, if nobody says otherwise."""
+        return str(self.settings.values.get("tool", "builtin"))
+
+    # --- which conversation ------------------------------------------------------------------------------
+
+    async def begin(self, shell: Shell) -> Meant | None:
+        self._shell = shell
+        if self.starts_with is None:
+            self._greet_alone(shell)
+        elif not self.starts_with.is_new:
+            self.first = self.acknowledge
+        return self.starts_with
+
+    def made(self, kind: str, title: str) -> Meant:
+        """A new conversation, in which nothing was said yet."""
+        title = " ".join(title.split())
+        if not title:
+            raise UsageError("A conversation needs a title", f"as in /workspace.{kind} API design")
+        facts = {
+            "conversation_type": kind,
+            "title": title,
+            "agent_config": {
+                **_NOBODY,
+                "command": f"/workspace.{kind}",
+                "system_prompt_hash": _hash(self.workspace.prompt(kind)),
+            },
+        }
+        return opening.made(open_store("cortext", self.workspace.path), facts=facts)
+
+    def resumed(self, row: Row) -> Meant:
+        meant = opening.at(row.path)
+        self.workspace.prompt(_kind(meant.header))  # which says it if there is none
+        return meant
+
+    def when_held(self, program: str, id: str) -> str:
+        return "pause it there first"
+
+    def unheard(self) -> PerdureError:
+        kind = next(iter(self.workspace.types), "plan")
+        return UsageError(
+            "No conversation is open",
+            f"/workspace.{kind} TITLE begins one, /workspace.resume goes on with one",
+        )
+
+    # --- who answers -------------------------------------------------------------------------------------
+
+    def agent(self, meant: Meant, cwd: str, *, trusted: bool) -> AgentSession:
+        return AgentSession(
+            cwd=cwd, system_prompt=self.workspace.prompt(_kind(meant.header)), trusted=trusted
+        )
+
+    async def prepare(self, conversation: Conversation) -> None:
+        await super().prepare(conversation)
+        session = conversation.session
+        if session is not self._session:
+            if notice := await in_thread(self.notice_of_change, session):
+                conversation.face.note(Styled(notice, "yellow"))
+            await in_thread(self.take_up, session)
+        await self._tell(conversation)
+        if self._timer is None and self._shell is not None:
+            self._start_timer(self._shell)
+
+    def take_up(self, session: Session) -> str:
+        """Make it active, with the instructions that it goes on with. Returns what it was before."""
+        before = ACTIVE
+        if session.entries:
+            before = CORTEXT.resume(session, insist=True)  # of one that is complete, its user was asked
+            if (wanted := self._config(session)) != _recorded(session):
+                session.append(Custom(_CONFIG, wanted))
+        self._session, self._before, self._status = session, before, ACTIVE
+        return before
+
+    def notice_of_change(self, session: Session) -> str:
+        """Of instructions that are not those it was last talked in with; nothing, if they are."""
+        known = _recorded(session)
+        if known.get("system_prompt_hash", "") in ("", self._config(session)["system_prompt_hash"]):
+            return ""
+        changed = f"The instructions of {known.get('command', 'this conversation')} changed"
+        return one_line(f"{changed} since it was last talked in; they are used as they are now.")
+
+    def instructions(self, session: Session) -> str:
+        return self.workspace.prompt(_kind(session.header))
+
+    async def _tell(self, conversation: Conversation) -> None:
+        """What is part of every prompt, as it is now."""
+        told, problems = await in_thread(self.workspace.memory)
+        for problem in problems:
+            if one_line(problem) not in conversation.agent.notices:
+                conversation.agent.notices.append(one_line(problem))
+        if not conversation.meant.is_new:
+            told.append(await in_thread(resuming.block, conversation.session, self._before))
+        conversation.agent.tell(*told)
+
+    # --- what is said ------------------------------------------------------------------------------------
+
+    async def acknowledge(self, shell: Shell) -> None:
+        """Whoever goes on says so, in one reply. Where that cannot be had, what was said last is shown."""
+        conversation = shell.conversation
+        before = await in_thread(recalling.last_exchange, conversation.session)
+        await conversation.be_opened(resuming.request(), resuming.UNSHOWN)
+        if await in_thread(_is_unanswered, conversation.session):
+            recalling.show(before, shell.face)
+
+    def entered(self, conversation: Conversation) -> None:
+        self._touch()
+
+    async def saying(self, conversation: Conversation) -> None:
+        await self._tell(conversation)
+        if self._status == "paused":
+            conversation.agent.agent.note_change(lifecycle.body(ACTIVE))
+            self._status = ACTIVE
+        if (config := self._config(conversation.session, conversation.agent)) != _recorded(
+            conversation.session
+        ):
+            conversation.agent.agent.note_change(Custom(_CONFIG, config))
+
+    async def answered(self, conversation: Conversation) -> None:
+        """Tools of servers are known by now."""
+        self._touch()
+        if (config := self._config(conversation.session, conversation.agent)) != _recorded(
+            conversation.session
+        ):
+            await conversation.agent.record(Custom(_CONFIG, config))
+
+    def _config(self, session: Session, agent: AgentSession | None = None) -> dict[str, Any]:
+        """What a conversation says of who answers, as it is now."""
+        config = {
+            **_NOBODY,
+            **_recorded(session),
+            "command": f"/workspace.{_kind(session.header)}",
+            "system_prompt_hash": _hash(self.instructions(session)),
+        }
+        if agent is not None:
+            config |= {"model": agent.model.reference, "tools": sorted(agent.tools)}
+        return config
+
+    # --- how it ends -------------------------------------------------------------------------------------
+
+    async def end(self, conversation: Conversation) -> None:
+        """Left by its user it is committed; after a signal it is only saved."""
+        if self._timer is not None:
+            await in_thread(self._timer.stop)
+        if not conversation.is_ready or is_silent(conversation):
+            return
+        await self.put_down(conversation, "paused")
+        if self._shell is not None and self._shell.leaves_with == 0:
+            await pausing.summarise(conversation)
+            await self.commit(self._shell, conversation, "paused")
+
+    async def put_down(self, conversation: Conversation, status: str) -> None:
+        await pausing.put_down(conversation, status)
+        self._status = status
+
+    async def commit(self, shell: Shell, conversation: Conversation, status: str) -> None:
+        session, out = conversation.session, shell.out
+        await shell.face.aside(lambda: pausing.commit(session, self.workspace, status, out))
+
+    def _touch(self) -> None:
+        if self._timer is not None:
+            self._timer.touch()
+
+    def _start_timer(self, shell: Shell) -> None:
+        loop = asyncio.get_running_loop()
+
+        def work() -> bool | None:
+            """In the timer's thread; paused is in the loop's, as everything is."""
+            return asyncio.run_coroutine_threadsafe(self._pause_if_idle(shell), loop).result()
+
+        def tell(text: str) -> None:
+            loop.call_soon_threadsafe(shell.face.note, Styled(text, "yellow"))
+
+        self._timer = Timer(self._pause_after, work, name="Auto-pause", told=tell, once=True)
+        self._timer.start()
+
+    async def _pause_if_idle(self, shell: Shell) -> bool | None:
+        if not shell.is_talking or shell.is_busy or not shell.conversation.is_ready:
+            return None
+        if is_silent(shell.conversation) or self._status != ACTIVE:
+            return None
+        await self.put_down(shell.conversation, "paused")
+        told = (
+            "Nobody said anything for a while: the conversation is saved and paused. Just go on to resume it."
+        )
+        shell.face.note(Styled(told, "yellow"))
+        return True
+
+    # --- what is shown -----------------------------------------------------------------------------------
+
+    def prompt(self, shell: Shell) -> str:
+        return f"{_kind(shell.conversation.meant.header)}> " if shell.is_talking else "cortext> "
+
+    def short_id(self, session: Session) -> str:
+        return session.id
+
+    def _greet_alone(self, shell: Shell) -> None:
+        greeting = f"Cortext, of Perdure {__version__}, in {config.as_typed(self.workspace.path)}."
+        shell.face.line(Styled(one_line(greeting), "dim"))
+        shell.face.line(Styled("/help says what can be typed here.", "dim"))
+
+    def greet(self, shell: Shell) -> None:
+        conversation = shell.conversation
+        if conversation.meant.is_new:
+            facts = conversation.meant.header.facts
+            about = f"[{facts['conversation_type']}] {facts['title']}"
+            shell.face.line(Styled(one_line(about), "bold"))
+            shell.face.line(Styled(conversation.session.id, "dim"))
+        else:
+            title = one_line(pausing.title_of(conversation.session))
+            shell.face.line(f'[Resuming "{title}"]')
+
+    def last_exchange(self, session: Session) -> list[Entry]:
+        """None: the agent says where it stopped."""
+        return []
+
+    async def say_what_was_restored(self, shell: Shell, conversation: Conversation) -> None:
+        """The agent does."""
+
+    def say_how_to_go_on(self, shell: Shell, *, is_saved: bool) -> None:
+        command = f"cortext resume {shlex.quote(shell.conversation.session.id)}"
+        shell.out.line(Styled(f"Resume: {command}", "dim"))
+
+
+def is_silent(conversation: Conversation) -> bool:
+    """Whether nothing was said in it, also nothing that waits for the disk."""
+    return conversation.session.is_empty and not conversation.agent.has_unsaved
+
+
+def _is_unanswered(session: Session) -> bool:
+    match session.tail(1):
+        case [Entry(body=Message(message=Assistant() as answer))]:
+            return answer.is_broken_off
+    return True
+
+
+def _kind(header: Header) -> str:
+    """The type of a conversation: that of the command it was begun with."""
+    agent = header.facts.get("agent_config")
+    command = agent.get("command") if isinstance(agent, dict) else None
+    if isinstance(command, str) and command.startswith("/workspace."):
+        return type_of(command)
+    return str(header.facts.get("conversation_type", ""))
+
+
+def _recorded(session: Session) -> dict[str, Any]:
+    """What the conversation says of who answers."""
+    known: Any = session.header.facts.get("agent_config")
+    for entry in session.entries[session.header.covers :]:
+        match entry.body if entry.type == "custom" else None:
+            case Custom(custom_type="perdure.agent_config", data=dict(data)):
+                known = data
+    return known if isinstance(known, dict) else {}
+
+
+def _hash(prompt: str) -> str:
+    return f"sha256:{hashlib.sha256(prompt.encode('utf-8', 'surrogatepass')).hexdigest()}"

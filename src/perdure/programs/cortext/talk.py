@@ -1,0 +1,197 @@
+"""`cortext`, `cortext start` and `cortext resume`, and what can be typed in the conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import SimpleNamespace
+
+from perdure.agent.aside import in_thread
+from perdure.errors import Ambiguous, NotFound, UsageError
+from perdure.front import repl, starting, trusting
+from perdure.front.output import Output, Styled
+from perdure.front.shell import Shell
+from perdure.front.visible import one_line
+from perdure.programs.cortext import listing, pausing
+from perdure.programs.cortext.profile import Cortext, is_silent
+from perdure.programs.cortext.workspace import Workspace
+from perdure.session.catalog import Row
+from perdure.session.stores import open_store
+
+
+def alone(options: SimpleNamespace, out: Output) -> int:
+    return _talk(_profile(options, Workspace.around(), out), out)
+
+
+def start(options: SimpleNamespace, out: Output) -> int:
+    profile = _profile(options, Workspace.around(), out)
+    profile.starts_with = profile.made(options.type, " ".join(options.title))
+    return _talk(profile, out)
+
+
+def resume(options: SimpleNamespace, out: Output) -> int:
+    if options.list:
+        return listing.conversations(options, out)
+    if options.json:
+        raise UsageError("--json goes with --list", "cortext resume --list --json")
+    workspace = Workspace.around()
+    row = _wanted(options, workspace, out)
+    if row is None or not _may_reopen(row, options.force, out):
+        return 0
+    profile = _profile(options, workspace, out)
+    tool = options.tool or profile.tool
+    if tool != "builtin":
+        from perdure.programs.cortext import launching
+
+        return launching.launch(tool, row, profile, out)
+    profile.starts_with = profile.resumed(row)
+    return _talk(profile, out)
+
+
+def _profile(options: SimpleNamespace, workspace: Workspace, out: Output) -> Cortext:
+    """What the workspace itself sets counts if its user trusts it, which is asked before anything else."""
+    trusting.ask(workspace.path, out, may_ask=True)
+    profile = Cortext(options, workspace)
+    profile.asked_about.add(workspace.path)
+    return profile
+
+
+def _talk(profile: Cortext, out: Output) -> int:
+    profile.workspace.remember()
+    return repl.talk(profile, out, starting.in_directory(profile.workspace.path))
+
+
+def _wanted(options: SimpleNamespace, workspace: Workspace, out: Output) -> Row | None:
+    """The conversation that is meant; None if its user wants none after all."""
+    among = listing.rows(workspace, out, kind=options.type, status=options.status)
+    text = " ".join(options.text)
+    if text:
+        found = listing.meant(text, among, workspace, out)
+        if not found:
+            from perdure.session.ids import nearest
+
+            near = nearest(text, [row.id for row in among])
+            raise NotFound("Session", text, near, hint="" if near else "`cortext resume --list` shows all")
+        if len(found) == 1:
+            return found[0]
+        among = found
+    if not among:
+        out.line(listing.NONE)
+        return None
+    row = listing.chosen(among, workspace, out)
+    if row is None and not out.can_ask:
+        raise Ambiguous(text or "resume", [each.id for each in among], "conversations")
+    return row
+
+
+def _may_reopen(row: Row, force: bool, out: Output) -> bool:
+    if row.status != "completed" or force:
+        return True
+    out.note(Styled(one_line(f'"{row.title}" was marked complete.'), "yellow"))
+    return bool(out.ask("Reopen it?"))
+
+
+# --- what can be typed -----------------------------------------------------------------------------------
+
+
+async def begin(shell: Shell, arguments: str) -> None:
+    """`arguments` are the type and the title."""
+    kind, _, title = arguments.partition(" ")
+    profile = _of(shell)
+    meant = await in_thread(profile.made, kind, title)
+    await _leave_for_another(shell)
+    await shell.open(meant, **profile.wishes)
+
+
+async def resume_one(shell: Shell, arguments: str) -> None:
+    profile = _of(shell)
+    row = await shell.face.aside(lambda: _picked(shell, arguments))
+    if row is None:
+        return
+    if shell.is_talking and row.path == shell.conversation.session.ref.path:
+        return shell.face.note(Styled("That is this conversation.", "dim"))
+    if not await shell.face.aside(lambda: _may_reopen(row, False, shell.out)):
+        return shell.face.note(Styled("It stays complete; nothing was opened.", "dim"))
+    meant = await in_thread(profile.resumed, row)
+    await _leave_for_another(shell)
+    if await shell.open(meant, **profile.wishes):
+        await shell.ready()
+        if shell.leaves_with is None:
+            await profile.acknowledge(shell)
+
+
+def _picked(shell: Shell, text: str) -> Row | None:
+    workspace, out = _of(shell).workspace, shell.out
+    among = listing.rows(workspace, out)
+    if shell.is_talking and not text:
+        among = [row for row in among if row.path != shell.conversation.session.ref.path]
+    if not among:
+        out.line(listing.NONE.replace("cortext start TYPE TITLE", "/workspace.TYPE TITLE"))
+        return None
+    if text.isdecimal() and 0 < int(text) <= len(among):
+        return among[int(text) - 1]
+    if text:
+        found = listing.meant(text, among, workspace, out)
+        if not found:
+            raise NotFound("Session", text, hint="/workspace.resume lists what there is")
+        if len(found) == 1:
+            return found[0]
+        among = found
+    return listing.chosen(among, workspace, out)
+
+
+def ids(shell: Shell, typed: str) -> Iterable[str]:
+    workspace = _of(shell).workspace
+    refs = open_store("cortext", workspace.path).list()
+    names = sorted((ref.id for ref in refs), reverse=True)
+    return [each for id in names for each in (id, id.rpartition("/")[2]) if each.startswith(typed)]
+
+
+async def stop(shell: Shell, arguments: str) -> None:
+    await _put_down(shell, "paused")
+
+
+async def complete(shell: Shell, arguments: str) -> None:
+    await _put_down(shell, "completed")
+
+
+async def _put_down(shell: Shell, status: str) -> None:
+    if not shell.is_talking:
+        raise UsageError("No conversation is open", "/workspace.resume goes on with one")
+    conversation = shell.conversation
+    if is_silent(conversation):
+        await shell.let_go()
+        return shell.face.line("Nothing was said in it: there is nothing to save.")
+    title = one_line(pausing.title_of(conversation.session))
+    await _of(shell).put_down(conversation, status)
+    shell.face.line("Session saved.")
+    shell.face.line("")
+    shell.face.line(
+        f'Conversation "{title}" has been {"paused" if status == "paused" else "marked complete"}.'
+    )
+    shell.face.line("You can continue later with /workspace.resume")
+    shell.face.doing("Summing up where it stopped")
+    summary = await pausing.summarise(conversation)
+    shell.face.line("")
+    shell.face.line(f"Summary: {summary}")
+    shell.face.doing("")
+    await _of(shell).commit(shell, conversation, status)
+    await shell.let_go()
+
+
+async def _leave_for_another(shell: Shell) -> None:
+    """Whatever is open is paused first."""
+    if not shell.is_talking:
+        return
+    conversation = shell.conversation
+    if not is_silent(conversation):
+        title = one_line(pausing.title_of(conversation.session))
+        await _of(shell).put_down(conversation, "paused")
+        shell.face.note(Styled(f'Paused "{title}".', "dim"))
+        await pausing.summarise(conversation)
+        await _of(shell).commit(shell, conversation, "paused")
+    await shell.let_go()
+
+
+def _of(shell: Shell) -> Cortext:
+    assert isinstance(shell.profile, Cortext)
+    return shell.profile

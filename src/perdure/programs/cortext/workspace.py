@@ -1,0 +1,161 @@
+"""A workspace: a folder with `.workspace/` in it, and what its user has written there.
+
+    .workspace/commands/workspace.<type>.md   the prompt of each type of conversation; `/workspace.<type>`
+    .workspace/memory/*.md                    what is part of every prompt
+    .workspace/registry.json                  settings, and the types that have a folder of their own
+
+No link in it is followed: what is read here is sent to a model, and a workspace may be somebody else's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from perdure import config
+from perdure.errors import PerdureError, Unreadable, UsageError
+from perdure.session.layouts import LAYOUTS, Home, home_of
+
+TYPE_CHECKING = False  # typing's own constant would cost its import
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from perdure.front.own_settings import OwnSettings
+
+FOLDER = LAYOUTS["cortext"].marker
+REGISTRY = "registry.json"
+MEMORY = ("constitution", "context", "decisions")
+OWN_COMMANDS = ("stop-conversation", "complete", "resume")
+"""What follows `/workspace.` and is no type."""
+INACTIVITY = 300.0
+"""Seconds after which a conversation that nobody says anything in is paused."""
+_MOST = 64 * 1024
+_LONGEST_PAUSE = 10.0**6
+_TYPE = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+_PROMPT = re.compile(r"workspace\.([a-z0-9][a-z0-9-]{0,31})\.md")
+
+
+class Workspace:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    @classmethod
+    def around(cls) -> Workspace:
+        """The nearest one; NotFound says how to make one."""
+        return cls(home_of("cortext"))
+
+    @property
+    def home(self) -> Home:
+        return Home("cortext", self.path)
+
+    @property
+    def types(self) -> list[str]:
+        """Those of which there is a prompt."""
+        try:
+            names = os.listdir(os.path.join(self.path, FOLDER, "commands"))
+        except OSError:
+            return []
+        found = [match[1] for match in map(_PROMPT.fullmatch, names) if match]
+        return sorted(each for each in found if each not in OWN_COMMANDS)
+
+    def prompt(self, kind: str) -> str:
+        """What its agent is told, as it is now."""
+        relative = os.path.join(FOLDER, "commands", f"workspace.{kind}.md")
+        if not _TYPE.fullmatch(kind) or kind in OWN_COMMANDS or not self._is_there(relative):
+            known = ", ".join(self.types) or "none"
+            raise UsageError(
+                f"There is no type of conversation {kind!r:.60}",
+                f"there are {known}; {config.as_typed(os.path.join(self.path, relative))} would make it one"
+                if _TYPE.fullmatch(kind) and kind not in OWN_COMMANDS
+                else f"there are {known}",
+            )
+        text = self._text(relative)
+        if not text.strip():
+            raise PerdureError(
+                f"{config.as_typed(os.path.join(self.path, relative))} is empty",
+                "write in it how its agent is to behave",
+            )
+        return text
+
+    def memory(self) -> tuple[list[str], list[str]]:
+        """What is part of every prompt; and why something of it is not."""
+        told: list[str] = []
+        problems: list[str] = []
+        for name in MEMORY:
+            relative = os.path.join(FOLDER, "memory", f"{name}.md")
+            if not self._is_there(relative):
+                continue
+            try:
+                text = self._text(relative).strip()
+            except PerdureError as error:
+                problems.append(error.said)
+            else:
+                told += [f"<{name}>\n{text}\n</{name}>"] if text else []
+        return told, problems
+
+    def settings(self) -> OwnSettings:
+        """What registry.json says; whether that counts is for the user's trust to say."""
+        from perdure.front.own_settings import Number, OwnSettings
+
+        known: dict[str, type | Number] = {
+            "default_model": str,
+            "tool": str,
+            "inactivity_seconds": Number(0, _LONGEST_PAUSE),
+        }
+        return OwnSettings.read(os.path.join(self.path, FOLDER, REGISTRY), known)
+
+    def remember(self) -> None:
+        """In the user's list of workspaces, in which other programs look for conversations. It is a
+        convenience: where it cannot be kept, the workspace is found from inside it."""
+        path = os.path.expanduser("~/.cortext/workspaces")
+        line = os.path.abspath(self.path)
+        if "\n" in line:
+            return
+        try:
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                there = os.read(file, 1 << 20)
+                if os.fsencode(line) not in there.split(b"\n"):
+                    seal = b"" if not there or there.endswith(b"\n") else b"\n"
+                    os.write(file, seal + os.fsencode(line) + b"\n")
+            finally:
+                os.close(file)
+        except OSError:
+            pass
+
+    def _is_there(self, relative: str) -> bool:
+        return os.path.lexists(os.path.join(self.path, relative))
+
+    def _text(self, relative: str) -> str:
+        from perdure.session.stores import files
+
+        with files.open_to_read(self.path, relative) as file:
+            data = files.read_all(file.fileno(), _MOST + 1)
+        path = os.path.join(self.path, relative)
+        if len(data) > _MOST:
+            raise Unreadable(path, f"it is larger than {_MOST >> 10} KB")
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise Unreadable(path, f"it is not UTF-8, from byte {error.start} on") from None
+
+
+def inactivity(values: Mapping[str, Any]) -> float:
+    """Seconds: the environment's, the registry's, or five minutes."""
+    said = config.setting("CORTEXT_INACTIVITY_SECONDS")
+    if not said:
+        return float(values.get("inactivity_seconds", INACTIVITY))
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= _LONGEST_PAUSE:
+        raise UsageError(f"CORTEXT_INACTIVITY_SECONDS is no number of seconds: {said!r:.40}", "0 is never")
+    return seconds
+
+
+def type_of(command: str) -> str:
+    """`brainstorm` of `/workspace.brainstorm`."""
+    return command.removeprefix("/workspace.")
