@@ -106,7 +106,7 @@ class Git:
         Returns all settings, as git sees them here."""
         listed = os.fsdecode(self.run("config", "--list", "-z")).split("\0")[:-1]
         settings = {name: value for name, _, value in (each.partition("\n") for each in listed)}
-        hooks = {name.rpartition(".")[0] for name in settings if name.startswith("hook.")}
+        hooks = {name.rpartition(".")[0] for name in settings if re.match(r"hook\..*\.", name, re.DOTALL)}
         for at, hook in enumerate(sorted(hooks)):
             self._environment[f"GIT_CONFIG_KEY_{at}"] = f"{hook}.enabled"
             self._environment[f"GIT_CONFIG_VALUE_{at}"] = "false"
@@ -161,6 +161,8 @@ class Objects:
             id, _, size = said.decode().split()
             return id, self._answers.read(int(size) + 1)[:-1]
         except (OSError, ValueError) as error:
+            with contextlib.suppress(OSError):
+                self._ask.close()  # so that it ends, and with it what it has to say
             raise Failed(_text(self._errors.read()) or f"git cannot read {name}") from error
 
 
@@ -172,11 +174,13 @@ def explained(failed: Failed, workspace: str) -> NotCommitted:
             f"git is at work in this repository: {config.as_typed(failed.lock)} is there",
             "try again when it is done; if no git is running, one was killed: remove that file",
         )
+    lines = [
+        line for line in failed.said.splitlines() if line and not line.startswith(("warning: ", "hint: "))
+    ]
     for signs, what, hint in _KNOWN:
-        if any(sign in failed.said for sign in signs):
+        if any(sign in line for sign in signs for line in lines):
             return NotCommitted(what.format(place=place), hint.format(place=place))
-    lines = [line for line in failed.said.splitlines() if line.startswith(("fatal: ", "error: "))]
-    said = (lines or failed.said.splitlines())[-1].partition(": ")[2] if lines else failed.said.strip()
+    said = re.sub("^(fatal|error): ", "", lines[-1] if lines else failed.said.strip())
     return NotCommitted(f"git says: {said}", f"`git status` in {place} may say more")
 
 

@@ -10,6 +10,7 @@ would delete the conversation.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import stat
@@ -107,6 +108,9 @@ def commit(workspace: str, folder: str, say: Callable[[bool], str], *, wait: flo
             return repository.commit(say, deadline)
     except Failed as failed:
         raise explained(failed, workspace) from failed
+    except OSError as error:
+        unread = Unreadable(config.as_typed(error.filename or workspace), error)
+        raise NotCommitted(unread.message, unread.hint) from error
 
 
 @contextlib.contextmanager
@@ -137,12 +141,7 @@ class Repository:
         if not is_inside:
             raise Failed("this operation must be run in a work tree")
         self.folder = self.prefix + folder
-        for name, what in _REPLAYED.items():
-            if os.path.lexists(os.path.join(home.removesuffix("\n"), name)):
-                raise NotCommitted(
-                    f"a {what} is going on in this repository",
-                    "finish it, or end it, as `git status` says; the next pause commits then",
-                )
+        self.home = home.removesuffix("\n")
         settings = self.git.silence_hooks()
         self.has_modes = settings.get("core.filemode", "true").lower() not in ("false", "no", "off", "0")
 
@@ -154,7 +153,8 @@ class Repository:
             trees = grown(tip.around, self.folder, wanted)
             if trees[""] == tip.around[""]:
                 return None
-            message = say(_changed(tip.own, trees.get(self.folder, {})) == {_OWN})
+            self._check_that_it_stays()
+            message = _encodable(say(_changed(tip.own, trees.get(self.folder, {})) == {_OWN}))
             id = self._new(trees, tip.id, message)
             branch = self._branch()
             self._set_index(_changes(listed.tracked, wanted), deadline)
@@ -163,19 +163,26 @@ class Repository:
                 return Commit(id, branch, message)
             except Failed as failed:
                 if not failed.is_overtaken:
-                    self._set_index(_changes(wanted, listed.tracked), deadline)
+                    with contextlib.suppress(Failed):
+                        self._set_index(_changes(wanted, listed.tracked), deadline)
                     raise
-        self._set_index(_changes(wanted, listed.tracked), deadline)
         raise NotCommitted("the branch moves again and again", "try again when nobody else commits")
+
+    def _check_that_it_stays(self) -> None:
+        for name, what in _REPLAYED.items():
+            if os.path.lexists(os.path.join(self.home, name)):
+                raise NotCommitted(
+                    f"a {what} is going on in this repository",
+                    "finish it, or end it, as `git status` says; the next pause commits then",
+                )
 
     # --- what is there ----------------------------------------------------------------------------
 
     def _listed(self) -> Listed:
         listed = Listed({}, set(), [])
         words = ("ls-files", "-z", "-t", "-s", "-c", "-o", "--exclude-standard", "--full-name", "--")
-        for record in os.fsdecode(self.git.run(*words, self.folder.removeprefix(self.prefix))).split("\0")[
-            :-1
-        ]:
+        said = os.fsdecode(self.git.run(*words, self._below(self.folder)))
+        for record in said.split("\0")[:-1]:
             if record.startswith("? "):
                 listed.others.append(record[2:])
                 continue
@@ -212,8 +219,12 @@ class Repository:
         except Failed:
             return ""
 
+    def _below(self, path: str) -> str:
+        """From the workspace on."""
+        return path.removeprefix(self.prefix)
+
     def _shown(self, path: str) -> str:
-        return config.as_typed(os.path.join(self.workspace, path.removeprefix(self.prefix)))
+        return config.as_typed(os.path.join(self.workspace, self._below(path)))
 
     # --- what there shall be ----------------------------------------------------------------------
 
@@ -221,41 +232,42 @@ class Repository:
         """The paths of the folder that belong in git: what is there already, or not ignored; and in any case
         the session, and the transcript."""
         wanted: dict[str, Item] = {}
-        on_disk: dict[str, os.stat_result] = {}
+        on_disk = []
         for path in {*listed.tracked, *listed.others, *self._always()}:
             status = self._status(path)
             known = listed.tracked.get(path)
             if status and (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
-                if not _is_gits_own(path):
-                    on_disk[path] = status
+                if not _is_refused(path, stat.S_ISLNK(status.st_mode)):
+                    on_disk.append(path)
             elif known and (path in listed.absent if status is None else known.mode == SUBMODULE):
                 wanted[path] = known
-        paths = sorted(on_disk)
-        for at in range(0, len(paths), _AT_ONCE):
-            wanted |= self._blobs(paths[at : at + _AT_ONCE], listed.tracked)
+        for at in range(0, len(on_disk), _AT_ONCE):
+            wanted |= self._blobs(on_disk[at : at + _AT_ONCE], listed.tracked)
         return wanted
 
     def _always(self) -> Iterator[str]:
         """Also if it is ignored. Another repository in between is not the session's."""
-        with os.scandir(os.path.join(self.workspace, self.folder.removeprefix(self.prefix))) as found:
-            yield from (f"{self.folder}/{entry.name}" for entry in found if entry.name.endswith(".md"))
+        for name in files.contents(self.workspace, self._below(self.folder)):
+            if name.endswith(".md"):
+                yield f"{self.folder}/{name}"
         waiting = [f"{self.folder}/{_OWN}"]
         while waiting:
             within = waiting.pop()
-            try:
-                names = files.contents(self.workspace, within.removeprefix(self.prefix))
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            if ".git" not in names:
-                for name in names:
-                    yield f"{within}/{name}"
-                    waiting.append(f"{within}/{name}")
+            status = self._status(within)
+            if status and stat.S_ISDIR(status.st_mode):
+                names = files.contents(self.workspace, self._below(within))
+                if ".git" not in names:
+                    waiting += [f"{within}/{name}" for name in names]
+            else:
+                yield within
 
     def _status(self, path: str) -> os.stat_result | None:
         try:
-            return files.status(self.workspace, path.removeprefix(self.prefix))
-        except OSError:
-            return None  # a link, or a file, is where a folder was
+            return files.status(self.workspace, self._below(path))
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                return None  # a file, or a link, is where a folder was
+            raise
 
     def _blobs(self, paths: Sequence[str], tracked: Mapping[str, Item]) -> dict[str, Item]:
         """Written as they are. Git is given open files and not names: none of them can become a link to
@@ -284,7 +296,7 @@ class Repository:
 
     def _opened(self, path: str, opened: contextlib.ExitStack) -> tuple[int, str]:
         """What is at a path, to read, and as what git keeps it. A link is what it says."""
-        relative = path.removeprefix(self.prefix)
+        relative = self._below(path)
         try:
             with files.folder_of(self.workspace, relative) as (folder, name):
                 try:
@@ -309,8 +321,8 @@ class Repository:
         made = self.git.run("mktree", "-z", "--batch", "--missing", feed=for_mktree(trees.values()))
         top = made.decode().split()[-1]
         parents = ["-p", parent] if parent else []
-        text = message.encode(errors="replace").replace(b"\0", b"") + b"\n"
-        return self.git.run("commit-tree", top, *parents, "-F", "-", feed=text).decode().strip()
+        feed = f"{message}\n".encode()
+        return self.git.run("commit-tree", top, *parents, "-F", "-", feed=feed).decode().strip()
 
     def _set_index(self, lines: bytes, deadline: float) -> None:
         """Waits for a git of the user's that holds the index, and never breaks its lock."""
@@ -367,7 +379,11 @@ def _other_repository(shown: str) -> NotCommitted:
     )
 
 
-def _is_gits_own(path: str) -> bool:
-    """Whether git refuses a name, as some disks would take it for its own folder."""
+def _is_refused(path: str, is_link: bool) -> bool:
+    """Whether git takes no such name, as it is its own, or some disks would take it for that."""
     names = re.split(r"[/\\]", path.translate(_UNSEEN).lower())
-    return any(map(_GITS_OWN.fullmatch, names))
+    return any(map(_GITS_OWN.fullmatch, names)) or (is_link and names[-1] == ".gitmodules")
+
+
+def _encodable(message: str) -> str:
+    return message.encode(errors="replace").decode().replace("\0", "")
