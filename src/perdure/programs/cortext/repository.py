@@ -116,8 +116,7 @@ def commit(workspace: str, folder: str, say: Callable[[bool], str], *, wait: flo
 @contextlib.contextmanager
 def _alone(workspace: str, wait: float) -> Iterator[None]:
     """One process of ours at a time: they would only wait for each other in git, less politely."""
-    if not os.path.lexists(os.path.join(workspace, _LOCKS)):
-        keep_out(workspace, [_LOCKS, _TRASH])
+    keep_out(workspace, [_LOCKS, _TRASH])  # the repository may be younger than they are
     try:
         lock = Lock(workspace, _LOCK, "commit", wait, private=False)
     except Held as held:
@@ -146,10 +145,10 @@ class Repository:
         self.has_modes = settings.get("core.filemode", "true").lower() not in ("false", "no", "off", "0")
 
     def commit(self, say: Callable[[bool], str], deadline: float) -> Commit | None:
-        listed = self._listed()
-        wanted = self._wanted(listed)
         for _ in range(_TRIES):
-            tip = self._tip()
+            tip = self._tip()  # first, so that what others commit from here on is noticed
+            listed = self._listed()
+            wanted = self._wanted(listed)
             trees = grown(tip.around, self.folder, wanted)
             if trees[""] == tip.around[""]:
                 return None
@@ -363,7 +362,7 @@ def _check(workspace: str, folder: str) -> None:
     for count, step in enumerate(steps):
         path = os.path.join(path, step)
         shown = config.as_typed(path)
-        if step == os.pardir or not os.path.isdir(path):
+        if step in ("", os.curdir, os.pardir) or not os.path.isdir(path):
             raise NotCommitted(
                 f"{shown} is no folder of this workspace", "look whether it was moved or deleted"
             )
