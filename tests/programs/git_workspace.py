@@ -88,7 +88,7 @@ def template(tmp_path_factory) -> Path:
     (workspace.path / ".workspace").mkdir(parents=True)
     (workspace.path / "notes.txt").write_text("notes\n")
     (workspace.path / "other.txt").write_text("other\n")
-    workspace.git("init", "-q", "-b", "main")
+    workspace.git("init", "-q", "-b", "main", "--template=")
     workspace.identify()
     workspace.git("add", ".")
     workspace.git("commit", "-q", "-m", "mine")

@@ -4,17 +4,18 @@ Everything that git can be set to run is set: in the repository, in a file it in
 settings. Each program leaves a file of its name and does no more.
 """
 
+import os
 import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-HOOKS = (
-    "applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg"
-    " post-commit pre-rebase post-checkout post-merge pre-push pre-receive update proc-receive post-receive"
-    " post-update reference-transaction push-to-checkout pre-auto-gc post-rewrite sendemail-validate"
-    " fsmonitor-watchman p4-changelist p4-prepare-changelist p4-post-changelist p4-pre-submit post-index-change"
-).split()
+HOOKS = """
+applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg
+post-commit pre-rebase post-checkout post-merge pre-push pre-receive update proc-receive post-receive
+post-update reference-transaction push-to-checkout pre-auto-gc post-rewrite sendemail-validate
+fsmonitor-watchman p4-changelist p4-prepare-changelist p4-post-changelist p4-pre-submit post-index-change
+"""
 ATTRIBUTES = """\
 *.md filter=cleans diff=shows merge=merges
 *.jsonl filter=processes
@@ -37,6 +38,7 @@ class Hostile:
             f"\tupdate = !{self._runs('submodule-update')}\n"
         )
         (top / "README.md").write_text("# mine\n")
+        os.utime(top / "README.md", (4e9, 4e9))  # younger than any index, which is why git looks into it
         self.git("add", ".")
         self.git("commit", "-q", "-m", "mine")
         self._make_hooks(top / ".git" / "hooks")
@@ -74,7 +76,7 @@ class Hostile:
 
     def _make_hooks(self, folder: Path) -> None:
         folder.mkdir(parents=True)
-        for name in HOOKS:
+        for name in HOOKS.split():
             self._make_program(folder / name, name)
 
     def _make_program(self, path: Path, name: str) -> str:

@@ -34,7 +34,7 @@ def test_cor_18_the_session_is_committed_with_the_conversation(workspace):
 
 
 def test_cor_19_a_session_update_is_told_apart(workspace):
-    """Whether nothing changed but `.session/`: a transcript, or another file, that came, changed or went says no."""
+    """As long as nothing else came, changed or went."""
     told = []
 
     def say(is_session_only: bool) -> str:
@@ -95,7 +95,7 @@ NAMES = [
 
 
 def test_cor_18_files_are_kept_whatever_they_are_called(workspace, tmp_path):
-    """With their bytes, also line ends and nothing at all, as a clone shows; links as links, programs as programs."""
+    """With all their bytes, as a clone shows; links as links, programs as programs."""
     top = os.fsencode(workspace.folder)
     for at, name in enumerate(NAMES):
         path = os.path.join(top, name)
@@ -167,8 +167,8 @@ def test_cor_18_what_is_ignored_is_left_out_but_the_session_and_the_transcript(w
 
 
 def test_cor_18_another_repository_in_the_folder_is_left_out(workspace):
-    """So are pipes, and names that git has for itself on some disk. One around the session's files is no reason
-    to lose those."""
+    """So are pipes, and names that git has for itself on some disk. One around the session's files is no
+    reason to lose those."""
     nested = workspace.folder / "cloned"
     nested.mkdir()
     workspace.git("init", "-q", str(nested))

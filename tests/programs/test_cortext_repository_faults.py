@@ -1,4 +1,4 @@
-"""Where a conversation cannot be committed, it is said why, and nothing changed; who is killed loses nothing."""
+"""Where a conversation cannot be committed, it is said why, and nothing changed; a kill loses nothing."""
 
 import os
 import shutil
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.programs.cortext import git
 from perdure.programs.cortext.repository import NotCommitted, start
 from perdure.session.stores.lock import Lock
 from tests.programs.git_workspace import FOLDER, Workspace, not_committed, stand_in, template, workspace
@@ -42,6 +43,8 @@ def test_cor_18_a_lock_that_stays_is_named_and_left_alone(workspace, name):
 
 def test_cor_18_processes_of_ours_take_turns(workspace):
     """The one that has to wait too long says for whom."""
+    workspace.commit()
+    workspace.say_something("again")
     lock = Lock(str(workspace.path), ".workspace/locks/commit~.lock", "commit", 0, private=False)
     with lock:
         assert f"process {os.getpid()} is committing" in not_committed(workspace, wait=0).message
@@ -121,7 +124,7 @@ commit(sys.argv[1], sys.argv[2], lambda is_session_only: "killed")
 def test_cor_18_who_is_killed_behind_a_step_leaves_a_repository_to_go_on_with(
     workspace, tmp_path, monkeypatch, step
 ):
-    """What was staged is staged, no lock is left, and no commit after that, the user's or ours, loses anything."""
+    """What was staged is staged, no lock is left, and no later commit, the user's or ours, loses anything."""
     workspace.commit()
     (workspace.path / "staged.txt").write_text("staged")
     workspace.git("add", "staged.txt")
@@ -281,6 +284,14 @@ def test_cor_18_what_is_in_the_way_is_said_with_what_to_do(
     assert message in reason.message
     assert hint in reason.hint
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("step", ["ls-files", "cat-file"])
+def test_cor_18_a_git_that_hangs_is_ended(workspace, tmp_path, monkeypatch, step):
+    """Whoever pauses a conversation is not held up for ever."""
+    monkeypatch.setattr(git, "_LONGEST", 0.5)
+    stand_in(tmp_path / "bin", monkeypatch, f'if [ "$step" = {step} ]; then exec sleep 600; fi')
+    assert not_committed(workspace).message.startswith("Not committed: git says: ")
 
 
 @pytest.mark.parametrize("folder", ["../outside", "conversations/../../outside", "/etc", ".", ""])

@@ -1,8 +1,8 @@
 """The user's git, run so that it runs nothing else: no hook, filter, monitor, helper, or program that signs.
 
 A repository may come from anywhere, and git obeys what is set in it. So only commands are used here that take
-bytes and give bytes, and what these would still obey is switched off: hooks, those in settings too, the
-monitor of files, and every way to fetch what is not there. The settings of the user and the machine are read,
+bytes and give bytes, and what these would still obey is switched off: hooks, filters, the monitor of files,
+and every way to fetch what is not there. The settings of the user and the machine are read,
 for who commits is said there, and obeyed no further than a repository's.
 """
 
@@ -13,7 +13,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 
 from perdure import config
 from perdure.errors import PerdureError
@@ -21,10 +22,14 @@ from perdure.errors import PerdureError
 _OFF = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
-    "protocol.allow": "never",
     "i18n.commitEncoding": "UTF-8",
     "core.fsync": "committed,loose-object",  # a branch must not outlive what it points to
 }
+_SILENT = {
+    "hook": [("enabled", "false")],
+    "filter": [("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")],
+}
+_PROBE = "perdure.probe"
 _KEPT = re.compile(
     "PATH|HOME|USER|LOGNAME|EMAIL|TMPDIR|XDG_CONFIG_HOME|SUDO_UID|LD_LIBRARY_PATH|DEVELOPER_DIR|SDKROOT"
     "|GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL|DATE)|GIT_CONFIG_(GLOBAL|SYSTEM|NOSYSTEM)"
@@ -37,7 +42,6 @@ _NOBODY_IS_THERE = {
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_LITERAL_PATHSPECS": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
     "LC_ALL": "C",
 }
 _LONGEST = 120.0
@@ -99,19 +103,33 @@ class Git:
     @contextlib.contextmanager
     def objects(self) -> Iterator[Objects]:
         with self._started(["cat-file", "--batch"], (), ()) as process:
-            yield Objects(process)
+            limit = threading.Timer(_LONGEST, process.terminate)
+            limit.start()
+            try:
+                yield Objects(process)
+            finally:
+                limit.cancel()
 
-    def silence_hooks(self) -> dict[str, str]:
-        """Those that settings name, as newer versions of git know them: each is switched off by its name.
+    def silence(self) -> dict[str, str]:
+        """Switch off what settings give names to: filters, which run even where git only writes the index,
+        for files as young as that; and hooks, of which newer versions of git know some that are no files.
         Returns all settings, as git sees them here."""
+        self._set({_PROBE: "true"})
         listed = os.fsdecode(self.run("config", "--list", "-z")).split("\0")[:-1]
         settings = {name: value for name, _, value in (each.partition("\n") for each in listed)}
-        hooks = {name.rpartition(".")[0] for name in settings if re.match(r"hook\..*\.", name, re.DOTALL)}
-        for at, hook in enumerate(sorted(hooks)):
-            self._environment[f"GIT_CONFIG_KEY_{at}"] = f"{hook}.enabled"
-            self._environment[f"GIT_CONFIG_VALUE_{at}"] = "false"
-        self._environment["GIT_CONFIG_COUNT"] = str(len(hooks))
+        if _PROBE not in settings:
+            raise NotCommitted(
+                "this git is too old", "install git 2.31 or newer; the next pause commits then"
+            )
+        named = [name.rpartition(".")[0] for name in settings if name.count(".") > 1]
+        self._set({f"{each}.{key}": value for each in named for key, value in _SILENT.get(_kind(each), ())})
         return settings
+
+    def _set(self, settings: Mapping[str, str]) -> None:
+        """In a way that takes any name."""
+        for at, (name, value) in enumerate(settings.items()):
+            self._environment |= {f"GIT_CONFIG_KEY_{at}": name, f"GIT_CONFIG_VALUE_{at}": value}
+        self._environment["GIT_CONFIG_COUNT"] = str(len(settings))
 
     def _started(
         self, words: Sequence[str], files: Sequence[int], settings: Sequence[str]
@@ -228,6 +246,10 @@ def _program(workspace: str, path: str) -> str:
     raise NotCommitted(
         "git is not installed", "install it; what was said is saved, and the next pause commits it"
     )
+
+
+def _kind(name: str) -> str:
+    return name.partition(".")[0]
 
 
 def _text(said: bytes) -> str:

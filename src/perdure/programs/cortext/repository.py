@@ -141,7 +141,7 @@ class Repository:
             raise Failed("this operation must be run in a work tree")
         self.folder = self.prefix + folder
         self.home = home.removesuffix("\n")
-        settings = self.git.silence_hooks()
+        settings = self.git.silence()
         self.has_modes = settings.get("core.filemode", "true").lower() not in ("false", "no", "off", "0")
 
     def commit(self, say: Callable[[bool], str], deadline: float) -> Commit | None:
