@@ -52,10 +52,8 @@ class Workspace:
     def state(self) -> list[str]:
         """All that a failed commit leaves alone: where the branch is, what is staged, and what git sees."""
         looks = [
-            ("rev-parse", "--symbolic-full-name", "HEAD"),
-            ("for-each-ref",),
             ("ls-files", "-s", "-z"),
-            ("--no-optional-locks", "status", "--porcelain=v2", "-z", "--untracked-files=all"),
+            ("--no-optional-locks", "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all"),
         ]
         return [self.git(*look, check=False) for look in looks]
 

@@ -294,11 +294,11 @@ def test_cor_18_a_git_that_hangs_is_ended(workspace, tmp_path, monkeypatch, step
     assert not_committed(workspace).message.startswith("Not committed: git says: ")
 
 
-@pytest.mark.parametrize("folder", ["../outside", "conversations/../../outside", "/etc", ".", ""])
-def test_cor_18_only_a_folder_of_the_workspace_is_committed(workspace, folder):
+def test_cor_18_only_a_folder_of_the_workspace_is_committed(workspace):
     """Whatever is asked for."""
     (workspace.path.parent / "outside").mkdir()
-    assert "is no folder of this workspace" in not_committed(workspace, folder=folder).message
+    for folder in ("../outside", "conversations/../../outside", "/etc", ".", ""):
+        assert "is no folder of this workspace" in not_committed(workspace, folder=folder).message
 
 
 def test_cor_18_a_full_disk_and_a_read_only_one_are_told_apart(tmp_path):

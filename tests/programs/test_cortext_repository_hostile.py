@@ -1,10 +1,11 @@
 """Nothing runs when a conversation is committed but git itself, whatever repository it is and whoever's."""
 
 import subprocess
+from collections.abc import Callable
 
 import pytest
 
-from perdure.programs.cortext.repository import NotCommitted, start
+from perdure.programs.cortext.repository import NotCommitted, commit, start
 from tests.programs.git_workspace import FOLDER, Workspace, not_committed, stand_in, template, workspace
 from tests.programs.hostile_repository import Hostile
 
@@ -185,13 +186,14 @@ def test_cor_18_where_modes_mean_nothing_none_are_taken_from_the_disk(workspace)
     assert modes == {".session": "040000", "plan.md": "100644", "run": "100755"}
 
 
-@pytest.mark.parametrize(
-    "message", ["two\nlines\n\nand more", "ünï 日本", "lone \ud800", "nul \0 in it", "", "-x"]
-)
-def test_cor_18_any_message_is_one(workspace, message):
-    """Whatever a title brings along."""
-    from perdure.programs.cortext.repository import commit
+def saying(message: str) -> Callable[[bool], str]:
+    return lambda is_session_only: message
 
-    assert commit(str(workspace.path), FOLDER, lambda is_session_only: message)
-    kept = workspace.git("log", "-1", "--format=%B").rstrip("\n")
-    assert kept == message.replace("\ud800", "?").replace("\0", "")
+
+def test_cor_18_any_message_is_one(workspace):
+    """Whatever a title brings along."""
+    for message in ("two\nlines\n\nand more", "ünï 日本", "lone \ud800", "nul \0 in it", "", "-x"):
+        workspace.say_something(repr(message))
+        assert commit(str(workspace.path), FOLDER, saying(message))
+        kept = workspace.git("log", "-1", "--format=%B").rstrip("\n")
+        assert kept == message.replace("\ud800", "?").replace("\0", "")
