@@ -16,8 +16,9 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import FileIO
 from tempfile import TemporaryFile
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from perdure import config
 from perdure.errors import Held, PerdureError, Unreadable
@@ -108,9 +109,8 @@ def commit(workspace: str, folder: str, say: Callable[[bool], str], *, wait: flo
             return repository.commit(say, deadline)
     except Failed as failed:
         raise explained(failed, workspace) from failed
-    except OSError as error:
-        unread = Unreadable(config.as_typed(error.filename or workspace), error)
-        raise NotCommitted(unread.message, unread.hint) from error
+    except Unreadable as error:
+        raise NotCommitted(error.message, error.hint) from error
 
 
 @contextlib.contextmanager
@@ -246,7 +246,7 @@ class Repository:
 
     def _always(self) -> Iterator[str]:
         """Also if it is ignored. Another repository in between is not the session's."""
-        for name in files.contents(self.workspace, self._below(self.folder)):
+        for name in self._names(self.folder):
             if name.endswith(".md"):
                 yield f"{self.folder}/{name}"
         waiting = [f"{self.folder}/{_OWN}"]
@@ -254,64 +254,61 @@ class Repository:
             within = waiting.pop()
             status = self._status(within)
             if status and stat.S_ISDIR(status.st_mode):
-                names = files.contents(self.workspace, self._below(within))
+                names = self._names(within)
                 if ".git" not in names:
                     waiting += [f"{within}/{name}" for name in names]
             else:
                 yield within
 
+    def _names(self, path: str) -> list[str]:
+        with files.told(Unreadable, self._shown(path)):
+            return files.contents(self.workspace, self._below(path))
+
     def _status(self, path: str) -> os.stat_result | None:
-        try:
-            return files.status(self.workspace, self._below(path))
-        except OSError as error:
-            if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                return None  # a file, or a link, is where a folder was
-            raise
+        with files.told(Unreadable, self._shown(path)):
+            try:
+                return files.status(self.workspace, self._below(path))
+            except OSError as error:
+                if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                    return None  # a file, or a link, is where a folder was
+                raise
 
     def _blobs(self, paths: Sequence[str], tracked: Mapping[str, Item]) -> dict[str, Item]:
         """Written as they are. Git is given open files and not names: none of them can become a link to
         something else in the meantime."""
         modes: dict[str, str] = {}
+        numbers: list[int] = []
         with contextlib.ExitStack() as opened:
-            numbers = []
             for path in paths:
                 try:
-                    file, mode = self._opened(path, opened)
-                except FileNotFoundError:
-                    continue
+                    file, mode = self._opened(path)
+                except Unreadable:
+                    if self._status(path) is None:
+                        continue  # it went since it was listed
+                    raise
+                known = tracked.get(path)
                 if mode != LINK and not self.has_modes:
-                    known = tracked.get(path)
                     mode = known.mode if known and known.mode in (FILE, PROGRAM) else FILE
-                numbers.append(file)
+                numbers.append(opened.enter_context(file).fileno())
                 modes[path] = mode
             feed = b"".join(b"/dev/fd/%d\n" % number for number in numbers)
-            said = self.git.run(
-                "hash-object", "-w", "--no-filters", "--stdin-paths", feed=feed, files=numbers
-            )
-        return {
-            path: Item(mode, id)
-            for (path, mode), id in zip(modes.items(), said.decode().split(), strict=True)
-        }
+            words = ("hash-object", "-w", "--no-filters", "--stdin-paths")
+            made = self.git.run(*words, feed=feed, files=numbers).decode().split()
+        return {path: Item(mode, id) for (path, mode), id in zip(modes.items(), made, strict=True)}
 
-    def _opened(self, path: str, opened: contextlib.ExitStack) -> tuple[int, str]:
+    def _opened(self, path: str) -> tuple[IO[bytes] | FileIO, str]:
         """What is at a path, to read, and as what git keeps it. A link is what it says."""
-        relative = self._below(path)
-        try:
-            with files.folder_of(self.workspace, relative) as (folder, name):
-                try:
-                    target = os.readlink(name, dir_fd=folder)
-                except OSError:
-                    file = opened.enter_context(files.open_to_read(self.workspace, relative))
-                    is_program = os.fstat(file.fileno()).st_mode & stat.S_IXUSR
-                    return file.fileno(), PROGRAM if is_program else FILE
-                said = opened.enter_context(TemporaryFile(buffering=0))
-                said.write(os.fsencode(target))
-                return said.fileno(), LINK
-        except (Unreadable, OSError) as error:
-            if not os.path.lexists(os.path.join(self.workspace, relative)):
-                raise FileNotFoundError(path) from error
-            told = error if isinstance(error, Unreadable) else Unreadable(self._shown(path), error)
-            raise NotCommitted(told.message, told.hint) from error
+        with (
+            files.told(Unreadable, self._shown(path)),
+            files.folder_of(self.workspace, self._below(path)) as (folder, name),
+        ):
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if not stat.S_ISLNK(status.st_mode):
+                mode = PROGRAM if status.st_mode & stat.S_IXUSR else FILE
+                return files.open_in(folder, name, os.O_RDONLY | os.O_NONBLOCK), mode
+            said = TemporaryFile(buffering=0)
+            said.write(os.fsencode(os.readlink(name, dir_fd=folder)))
+            return said, LINK
 
     # --- what is written --------------------------------------------------------------------------
 
