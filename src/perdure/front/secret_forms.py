@@ -124,7 +124,7 @@ _ALL = (
     Form("Slack token", "xox", r"[abeoprs][-.][\w.-]{20,250}"),
     Form("Slack app token", "xapp-", r"\d-[\w-]{30,200}"),
     Form("Slack webhook", "hooks.slack.com/", r"(?:services|workflows|triggers)/([\w/-]{30,120})"),
-    Form("Discord webhook", "/api/webhooks/", r"\d{17,20}/([\w-]{50,80})"),
+    Form("Discord webhook", "api/webhooks/", r"\d{17,20}/([\w-]{50,80})"),
     Form("Telegram bot token", ":AA", r"[\w-]{32,34}(?![\w-])", r"\d", 8),
     Form("Microsoft Teams webhook", ".webhook.office.com/", r"(?:webhookb2/)?([\w@/-]{70,200})", r"[\w-]", 1),
     Form("SendGrid API key", "SG.", r"[\w-]{20,24}\.[\w-]{40,50}"),
@@ -150,8 +150,8 @@ _ALL = (
     Form("Shippo token", "shippo_live_", rf"{_HEX}{{40}}"),
     # --- wherever they are used
     Form("JSON web token", "eyJ", r"[\w-]{10,400}+\.eyJ[\w-]{10,4000}+\.[\w-]{20,1000}"),
-    Form("private key", "PRIVATE KEY", rf"(?: BLOCK)?-----[\s\S]{{0,150}}?({_BASE64}{{60}})"),
-    Form("private key of PuTTY", "Private-Lines:", rf" \d{{1,3}}[\s\S]{{1,8}}?({_BASE64}{{60}})"),
+    Form("private key", "PRIVATE KEY", rf"(?: BLOCK)?-----[\s\S]{{0,150}}?(?<!\\)({_BASE64}{{60}})"),
+    Form("private key of PuTTY", "Private-Lines:", rf" \d{{1,3}}[\s\S]{{1,8}}?(?<!\\)({_BASE64}{{60}})"),
 )
 
 FORMS: dict[str, list[Form]] = {}

@@ -69,16 +69,26 @@ def _masked(value: str) -> str:
     return value[: min(4, len(value) // 3)] + "…"
 
 
-# What people write where the real one was: one letter over and over, the alphabet, or nothing but words.
-_PLACEHOLDER = re.compile(
-    rb"(.)\1{7}|xxxx|XXXX|\*{3}|\.{3}|12345678|87654321|abcdefgh|ABCDEFGH|deadbeef"
-    rb"|(?i:example|your[-_]|placeholder|change[-_]?me|redacted|insert[-_])"
+# What people write where the real one was: a few letters over and over, the alphabet, or nothing but words.
+_FILLERS = (b"xxxx", b"XXXX", b"***", b"...", b"12345678", b"87654321", b"abcdefgh", b"ABCDEFGH", b"deadbeef")
+_FILLERS += (b"example", b"EXAMPLE", b"your-", b"your_", b"YOUR_", b"YOUR-", b"placeholder", b"PLACEHOLDER")
+_FILLERS += (
+    b"changeme",
+    b"change-me",
+    b"CHANGEME",
+    b"CHANGE_ME",
+    b"redacted",
+    b"REDACTED",
+    b"insert-",
+    b"INSERT_",
 )
 _WORDS = re.compile(rb"(?:[A-Z]?[a-z]+|[A-Z]+)(?:[^A-Za-z0-9](?:[A-Z]?[a-z]+|[A-Z]+)){0,40}[^A-Za-z0-9]?")
 
 
 def _is_placeholder(value: bytes) -> bool:
-    return bool(_PLACEHOLDER.search(value) or _WORDS.fullmatch(value))
+    if len(set(value[-16:])) < 6 or any(filler in value for filler in _FILLERS):
+        return True
+    return _WORDS.fullmatch(value) is not None
 
 
 # --- tokens, by their form -------------------------------------------------------------------------------
@@ -184,7 +194,7 @@ _PIECE = re.compile(rb"[A-Za-z0-9+/]+")
 
 def _assigned(name: bytes) -> re.Pattern[bytes]:
     sign = rb"""[\\"'\]]{0,6}[ \t]{0,4}(?P<sign>:=|=>|==?|:|>)[ \t]{0,4}(?P<quote>[\\"'`]{0,6})"""
-    value = rb"""(?P<value>[^\s"'`\\,;<>(){}\[\]|$]{8,400}+)(?![(\[{$])"""
+    value = rb"""(?P<value>[^\x00-\x20"'`\\,;<>(){}\[\]|$]{8,200}+)(?![(\[{$])"""
     return re.compile(rb"(?i)(?P<name>" + name + rb")" + sign + value)
 
 
@@ -216,7 +226,7 @@ _NAMED = (
     _Named(
         b"://",
         re.compile(
-            rb"""(?P<name>://)(?P<user>[^\s:/@"'\\<>{}$]{0,80}+):(?P<value>[^\s:/@"'\\<>{}$]{3,200}+)@[\w\[]"""
+            rb"""(?P<name>://)(?P<user>[^\x00-\x20:/@"'\\<>{}$]{0,80}+):(?P<value>[^\x00-\x20:/@"'\\<>{}$]{3,200}+)@[\w\[]"""
         ),
         _is_password,
         "password in an address",
@@ -224,8 +234,8 @@ _NAMED = (
     _Named(
         b"curl ",
         re.compile(
-            rb"""(?i)(?P<name>curl) [^\n]{0,200}? (?:-u|--user)[ =]?[\\"']{0,6}(?P<user>[^\s:"'\\$]{1,80}+)"""
-            rb""":(?P<value>[^\s"'\\$]{6,200}+)"""
+            rb"""(?i)(?P<name>curl) [^\n]{0,200}? (?:-u|--user)[ =]?[\\"']{0,6}"""
+            rb"""(?P<user>[^\x00-\x20:"'\\$]{1,80}+):(?P<value>[^\x00-\x20"'\\<>{}$]{6,200}+)"""
         ),
         _is_password,
         "password of a command",
@@ -233,8 +243,8 @@ _NAMED = (
     _Named(
         b"login ",
         re.compile(
-            rb"""(?i)(?P<name>login) (?P<user>[^\s"'\\$]{1,80}+)(?:\s|\\n){1,4}password """
-            rb"""(?P<value>[^\s"'\\$]{6,200}+)"""
+            rb"""(?i)(?P<name>login) (?P<user>[^\x00-\x20"'\\$]{1,80}+)(?:\s|\\n){1,4}password """
+            rb"""(?P<value>[^\x00-\x20"'\\<>{}$]{6,200}+)"""
         ),
         _is_password,
         "password of a .netrc",
