@@ -92,7 +92,7 @@ class Cortext(Program):
     ) -> Found:
         """A conversation that was held so long ago, a question and an answer in turn."""
         moment = datetime.now(UTC) - ago
-        facts = {"conversation_type": kind, "title": title}
+        facts: dict[str, Any] = {"conversation_type": kind, "title": title}
         facts |= {"context_summary": summary} if summary else {}
         facts |= {"agent_config": {"command": f"/workspace.{kind}", "system_prompt_hash": ""}}
         with Session.create(self.store, facts=facts, clock=lambda: moment) as session:

@@ -70,7 +70,17 @@ def _masked(value: str) -> str:
 
 
 # What people write where the real one was: a few letters over and over, the alphabet, or nothing but words.
-_FILLERS = (b"xxxx", b"XXXX", b"***", b"...", b"12345678", b"87654321", b"abcdefgh", b"ABCDEFGH", b"deadbeef")
+_FILLERS: tuple[bytes, ...] = (
+    b"xxxx",
+    b"XXXX",
+    b"***",
+    b"...",
+    b"12345678",
+    b"87654321",
+    b"abcdefgh",
+    b"ABCDEFGH",
+    b"deadbeef",
+)
 _FILLERS += (b"example", b"EXAMPLE", b"your-", b"your_", b"YOUR_", b"YOUR-", b"placeholder", b"PLACEHOLDER")
 _FILLERS += (
     b"changeme",

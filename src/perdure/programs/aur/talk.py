@@ -30,7 +30,7 @@ from perdure.programs.aur.budget import Budget
 from perdure.programs.aur.settings import MAX_TOKENS, USUAL_MAX_TOKENS, settings
 from perdure.session import reference
 from perdure.session.entry import Assistant, ContextEdit, Custom, Entry, Message
-from perdure.session.layouts import Home, home_of
+from perdure.session.layouts import Home
 from perdure.session.lifecycle import AURORA
 from perdure.session.session import Session
 from perdure.session.stores import open_store
@@ -80,7 +80,6 @@ class Aurora(OwnProfile):
 
     def __init__(self, options: SimpleNamespace) -> None:
         super().__init__(options, settings())
-        self.home = home_of("aurora")
         self.agent_name = options.agent or DEFAULT
         self.budget = Budget(self.settings.values.get(MAX_TOKENS, USUAL_MAX_TOKENS))
         self.begun = time.monotonic()
