@@ -19,6 +19,7 @@ from perdure.session.stores import Header, open_store
 from tests.agent.models.wire_server import events, wire_server
 from tests.front import one_prompt
 from tests.front.terminal import Terminal
+from tests.programs.workspaces import GIT_CONFIG
 
 __all__ = ["wire_server"]
 
@@ -148,8 +149,23 @@ TRANSCRIPTS = {
             ("aur spawn --list-sessions", "1 session"),
         ],
     ),
+    "Work in a workspace": (
+        [
+            "REST is simpler to cache and to debug. Does any client need many shapes of the same data?",
+            "REST or GraphQL for internal APIs; leaning toward REST.",
+        ],
+        [
+            ("cortext init", "What to build"),
+            ("cortext start brainstorm API design", "custom/test"),
+            ("REST or GraphQL, for internal APIs?", "same data?"),
+            ("/workspace.stop-conversation", "Committed"),
+            ("", "$"),
+            ("cortext resume --list", "just now"),
+        ],
+    ),
 }
 """What a model says, what is typed and what then comes; nothing typed is Ctrl+D."""
+WITHOUT_AN_EDITOR = ("soleur", "aur spawn --list", "cortext init", "cortext resume", "/workspace.stop")
 
 
 @pytest.mark.parametrize("name", TRANSCRIPTS)
@@ -164,6 +180,7 @@ def test_the_readmes_transcripts_of_the_other_programs_are_what_a_user_sees(name
     if "README.md" in shown:
         about = "# Ledgerly\n\nBookkeeping that teams of ten pay for by the seat.\n"
         (machine / "README.md").write_text(about)
+    (machine.parent / ".gitconfig").write_text(GIT_CONFIG)
     (machine.parent / ".aurora" / "agents").mkdir(parents=True)
     (machine.parent / ".aurora" / "agents" / "qa-test.md").write_text("You review changes.")
     wire_server.script(*(events(one_prompt.said(answer)) for answer in answers))
@@ -175,16 +192,17 @@ def test_the_readmes_transcripts_of_the_other_programs_are_what_a_user_sees(name
                 terminal.send(f"{typed}\r")
             else:
                 terminal.keys("c-d")
-                terminal.until(lambda: [line for line in terminal.screen if line][-1] == "$")
             terminal.until(answer)
-            if typed and not typed.startswith(("soleur", "aur spawn --list")):
+            if typed in ("", "cortext init"):
+                terminal.until(lambda: [line for line in terminal.screen if line][-1] == "$")
+            if typed and not typed.startswith(WITHOUT_AN_EDITOR):
                 terminal.until("custom/test")  # the foot, and with it the editor
             terminal.until(lambda: "Esc stops it" not in "\n".join(terminal.screen))
         terminal.until(lambda: terminal.screen[: len(shown.splitlines()) + 1][-1] == "$")
         seen = "\n".join(terminal.screen[: len(shown.splitlines())]) + "\n"
     varying = re.compile(
         r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{8}-\d{6}-\d{6}|\d{4}-\d\d-\d\d \d\d:\d\d"
-        r"|session-[0-9a-f]{12}"
+        r"|session-[0-9a-f]{12}|\d{4}-\d\d-\d\d/|Committed [0-9a-f]{10}"
     )
     assert varying.sub("…", seen) == varying.sub("…", shown)
 

@@ -40,7 +40,8 @@ def table(
         flexible = kept.index(flexible) if flexible in kept else -1
     if out.is_terminal and flexible >= 0:
         others = sum(widths) - widths[flexible] + len(_GAP) * (len(heads) - 1)
-        widths[flexible] = max(_NARROWEST, min(widths[flexible], out.columns - others))
+        least = min(_NARROWEST, widths[flexible])
+        widths[flexible] = max(least, min(widths[flexible], out.columns - others))
     _line(out, [Styled(head, "dim") for head in heads], widths, right)
     for at, row in enumerate(rows):
         _line(out, row, widths, right)

@@ -11,13 +11,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 
 from perdure import config
 from perdure.errors import PerdureError
+from perdure.programs.cortext.workspace import program
 
 _OFF = {
     "core.hooksPath": os.devnull,
@@ -235,17 +235,12 @@ _KNOWN = [
 
 
 def _program(workspace: str, path: str) -> str:
-    """On the user's PATH, and never what lies in the workspace, or wherever this process happens to be."""
-    own = os.path.join(os.path.realpath(workspace), "")
-    for folder in path.split(os.pathsep):
-        found = os.path.isabs(folder) and shutil.which("git", path=folder)
-        if found and not any(
-            f"{at}/".startswith(own) for at in (os.path.realpath(folder), os.path.realpath(found))
-        ):
-            return found
-    raise NotCommitted(
-        "git is not installed", "install it; what was said is saved, and the next pause commits it"
-    )
+    found = program("git", workspace, path)
+    if not found:
+        raise NotCommitted(
+            "git is not installed", "install it; what was said is saved, and the next pause commits it"
+        )
+    return found
 
 
 def _kind(name: str) -> str:

@@ -8,7 +8,6 @@ exit code is ours.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from perdure.front.output import Output, Styled
 from perdure.front.visible import one_line
 from perdure.programs.cortext import pausing, resuming
 from perdure.programs.cortext.profile import Cortext
-from perdure.programs.cortext.workspace import FOLDER
+from perdure.programs.cortext.workspace import FOLDER, program
 from perdure.session.catalog import Row
 from perdure.session.git_exclude import keep_out
 from perdure.session.lifecycle import CORTEXT
@@ -41,7 +40,7 @@ def launch(tool: str, row: Row, profile: Cortext, out: Output) -> int:
             f"There is no AI tool {tool!r:.40}", f"it is one of builtin, {', '.join(FIRST_PROMPT)}"
         )
     workspace = profile.workspace
-    program = _found(tool, workspace.path)
+    found = _found(tool, workspace.path)
     meant = profile.resumed(row)
     workspace.remember()
     with meant.open() as session:
@@ -53,7 +52,7 @@ def launch(tool: str, row: Row, profile: Cortext, out: Output) -> int:
         out.flush()
         try:
             with _handed_over(prompt, workspace.path) as handed:
-                code = _run([program, *FIRST_PROMPT[tool], handed], workspace.path)
+                code = _run([found, *FIRST_PROMPT[tool], handed], workspace.path)
         finally:
             CORTEXT.change(session, "paused")
         pausing.commit(session, workspace, "paused", out)
@@ -61,18 +60,13 @@ def launch(tool: str, row: Row, profile: Cortext, out: Output) -> int:
 
 
 def _found(tool: str, workspace: str) -> str:
-    """On the user's PATH, and never what lies in the workspace."""
-    own = os.path.join(os.path.realpath(workspace), "")
-    for folder in config.setting("PATH", os.defpath).split(os.pathsep):
-        found = os.path.isabs(folder) and shutil.which(tool, path=folder)
-        if found and not any(
-            os.path.join(os.path.realpath(at), "").startswith(own) for at in (folder, found)
-        ):
-            return found
-    raise PerdureError(
-        f"{tool} is not installed: it is in no folder of PATH",
-        "install it, or go on with the agent that is built in: --tool builtin",
-    )
+    found = program(tool, workspace, config.setting("PATH", os.defpath))
+    if not found:
+        raise PerdureError(
+            f"{tool} is not installed: it is in no folder of PATH",
+            "install it, or go on with the agent that is built in: --tool builtin",
+        )
+    return found
 
 
 def _first_prompt(profile: Cortext, session: Session, before: str) -> str:

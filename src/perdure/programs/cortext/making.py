@@ -43,7 +43,7 @@ def init(options: SimpleNamespace, out: Output) -> int:
     if is_there:
         out.line(f"{shown} is a workspace already{'.' if has_made_repository else '; nothing was changed.'}")
     else:
-        out.line(f"Made {shown} a workspace: {FOLDER}/ has its prompts and memory, yours to edit.")
+        out.line(f"Made {shown} a workspace. What is in {FOLDER}/ is yours to edit.")
     if has_made_repository:
         out.line("Made a git repository there, for conversations to be committed to.")
     if not is_there:

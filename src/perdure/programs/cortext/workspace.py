@@ -142,6 +142,21 @@ class Workspace:
             raise Unreadable(path, f"it is not UTF-8, from byte {error.start} on") from None
 
 
+def program(name: str, workspace: str, path: str) -> str:
+    """Where it is on that PATH, and never what lies in the workspace, or wherever this process happens to be;
+    empty if it is nowhere."""
+    import shutil
+
+    own = os.path.join(os.path.realpath(workspace), "")
+    for folder in path.split(os.pathsep):
+        found = os.path.isabs(folder) and shutil.which(name, path=folder)
+        if found and not any(
+            os.path.join(os.path.realpath(at), "").startswith(own) for at in (folder, found)
+        ):
+            return found
+    return ""
+
+
 def inactivity(values: Mapping[str, Any]) -> float:
     """Seconds: the environment's, the registry's, or five minutes."""
     said = config.setting("CORTEXT_INACTIVITY_SECONDS")
