@@ -124,6 +124,10 @@ class World:
         self.fault = random.choice(FAULTS) if random.random() < 0.12 else ""
         self.are_two = not self.fault and random.random() < 0.04
         self.plans = [self._plan(number) for number in range(random.randint(3, 6))]
+        if any(
+            plan.event == "sweep" for plan in self.plans
+        ):  # what one leaves alone, the other finds at rest
+            self.plans = [plan._replace(event="sweep" if plan.event else "") for plan in self.plans]
         self.expected = {plan.ref.path: plan.data for plan in self.plans}
         """What there must be, in its place or in the trash."""
         self.happened: dict[str, str] = {}
@@ -262,8 +266,6 @@ class World:
         def locked(store: FileStore, ref: Found, wait: float) -> Lock:
             if plan := waiting.pop(ref.id, None):
                 self.happened[ref.id] = plan.event
-                if plan.event == "sweep":
-                    waiting.clear()  # what one sweep left alone, the other may find at rest
                 self._happen(plan, stack)
             return lock(store, ref, wait)
 
