@@ -7,7 +7,7 @@ from random import Random
 from unittest.mock import patch
 
 from tests.crash.cleaning import EVENTS, FAULTS, World
-from tests.crash.killing import KILLS, alone
+from tests.crash.killing import ALL_KILLS, KILLS, alone
 
 RUNS = max(300, KILLS)
 
