@@ -9,17 +9,15 @@ from unittest.mock import patch
 from tests.crash.cleaning import EVENTS, FAULTS, World
 from tests.crash.killing import ALL_KILLS, KILLS, alone
 
-RUNS = max(300, KILLS)
-
 
 def test_r17_no_session_is_removed_wrongly_and_every_removed_one_comes_back(tmp_path, seed):
     """None that is live, held, of unknown age, just born, damaged or young; all that are old go or are named;
     nothing is orphaned."""
-    counted = alone(clean_many, folder=str(tmp_path), seed=seed, runs=RUNS)
+    counted = alone(clean_many, folder=str(tmp_path), seed=seed, runs=KILLS)
     print(counted)
     often = ("removed", "held", "undated", "damaged", "problems")
     seldom = (*EVENTS, *FAULTS, "bad days", "two at once")
-    for kind in often if RUNS < ALL_KILLS else (*often, *seldom):
+    for kind in often if KILLS < ALL_KILLS else (*often, *seldom):
         assert counted[kind] > 0, f"no world had this in it: {kind}"
 
 
