@@ -172,7 +172,7 @@ def test_aur_04_a_name_that_is_hostile_is_shown_and_obeyed_by_no_terminal(aur, s
     assert done.out.splitlines()[1].split()[:2] == ["session-aaa", "qa"]
     assert not {"\x1b", "\x07", "\u202e"} & {*done.out, *aur.within("spawn", "--list-sessions", "--json").out}
     named = aur.within("spawn", "--list-sessions", "--agent", HOSTILE).out
-    assert named == "No sessions of \\x1b]0;owned\\x07\\u202eqa; there are 1 in all.\n"
+    assert named == "No sessions of \\x1b]0;owned\\x07\\u202eqa, out of 1.\n"
 
 
 def test_aur_05_sessions_of_one_agent(aur, three):
@@ -180,7 +180,7 @@ def test_aur_05_sessions_of_one_agent(aur, three):
     assert [row[0] for row in listed(done.out)[1:]] == ["session-abc", "session-aaa"]
     assert done.out.endswith("\n\n2 sessions of qa-test\n")
     nobody = aur.within("spawn", "--list-sessions", "--agent", "nobody")
-    assert nobody == (0, "No sessions of nobody; there are 3 in all.\n", "")
+    assert nobody == (0, "No sessions of nobody, out of 3.\n", "")
 
 
 @needs_fork

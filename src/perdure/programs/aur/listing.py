@@ -51,7 +51,7 @@ def _show(shown: list[tuple[Row, str]], total: int, options: SimpleNamespace, ou
     of = "" if options.agent is None else f" of {options.agent}"
     which = "" if options.status is None else f" that are {options.status}"
     if not shown:
-        others = f"; there are {total:,} in all" if total else f" in {config.as_typed(home().sessions)}"
+        others = f", out of {total:,}" if total else f" in {config.as_typed(home().sessions)}"
         out.line(f"No sessions{of}{which}{others}.")
         return
     lines = [
