@@ -70,28 +70,10 @@ def _masked(value: str) -> str:
 
 
 # What people write where the real one was: a few letters over and over, the alphabet, or nothing but words.
-_FILLERS: tuple[bytes, ...] = (
-    b"xxxx",
-    b"XXXX",
-    b"***",
-    b"...",
-    b"12345678",
-    b"87654321",
-    b"abcdefgh",
-    b"ABCDEFGH",
-    b"deadbeef",
-)
-_FILLERS += (b"example", b"EXAMPLE", b"your-", b"your_", b"YOUR_", b"YOUR-", b"placeholder", b"PLACEHOLDER")
-_FILLERS += (
-    b"changeme",
-    b"change-me",
-    b"CHANGEME",
-    b"CHANGE_ME",
-    b"redacted",
-    b"REDACTED",
-    b"insert-",
-    b"INSERT_",
-)
+_FILLERS = (
+    b"xxxx XXXX *** ... 12345678 87654321 abcdefgh ABCDEFGH deadbeef example EXAMPLE your- your_ YOUR_"
+    b" insert- INSERT_ placeholder PLACEHOLDER redacted REDACTED changeme change-me CHANGEME CHANGE_ME"
+).split()
 _WORDS = re.compile(rb"(?:[A-Z]?[a-z]+|[A-Z]+)(?:[^A-Za-z0-9](?:[A-Z]?[a-z]+|[A-Z]+)){0,40}[^A-Za-z0-9]?")
 
 
@@ -152,7 +134,7 @@ def _named(text: bytes) -> Iterator[_Place]:
 
 
 _LONGEST_NAME = 48
-_NAME = re.compile(rb"(?:(?<=\\)[bfnrt])?([\w.-]*)\Z")
+_NAME = re.compile(rb"(?:(?<=\\)(?:u[0-9A-Fa-f]{4}|[bfnrt])|(?<=\[)[0-9;]{0,12}m)?([\w.-]*)\Z")
 
 
 def _name(text: bytes, match: re.Match[bytes]) -> str:
