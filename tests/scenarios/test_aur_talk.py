@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 import signal
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,40 @@ def test_aur_06_g_6_two_ctrl_c_leave_it_interrupted(aur, wire_server):
     assert len(re.findall(r"^Resume: ", talk.out, re.MULTILINE)) == 1
 
 
+def test_aur_06_g_5_what_cannot_go_on_leaves_the_session_as_it_is(aur, wire_server):
+    """A model that is not known, and settings that are none: one sentence, and not a byte is changed."""
+    aur.answers(wire_server, "ok")
+    aur.within("spawn", stdin="hello\n")
+    (path,) = aur.files
+    before = path.read_bytes()
+    for words, text, says in (
+        (["-m", "nope"], "{}", "nope"),
+        ([], '{"spawner": {"interactive": {"max_tokens": "many"}}}', "spawner.interactive.max_tokens"),
+    ):
+        (aur.home / ".aurora" / "config.json").write_text(text)
+        done = aur.within("spawn", "--resume", path.stem, *words, stdin="hello\n")
+        assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+        assert says in done.err
+        assert path.read_bytes() == before
+
+
+def test_aur_06_g_5_an_end_that_cannot_be_recorded_is_told(aur, wire_server):
+    """What was said is saved, the exit code says that something was not, and the next one finds it out."""
+    aur.answers(wire_server, "ok")
+    with aur.piped("spawn") as talk:
+        talk.say("hello")
+        talk.until("ok")
+        (path,) = aur.files
+        limit = path.stat().st_size + 20
+        resource.prlimit(talk.process.pid, resource.RLIMIT_FSIZE, (limit, limit))
+        assert talk.leave() == 1
+    assert re.fullmatch(r"aur: Not saved: .*; all that was said is saved\n", talk.err)
+    assert [text for _, text in aur.said()] == ["hello", "ok"]
+    assert statuses(path) == ["active"]
+    aur.within("spawn", "--resume", path.stem)
+    assert statuses(path) == ["active", "interrupted", "active", "completed"]
+
+
 # --- AUR-13, AUR-14: two processes --------------------------------------------------------------------------
 
 
@@ -238,6 +273,16 @@ def test_aur_15_the_prompt_is_the_agents_name_and_the_banner_says_who_and_where(
     )
     assert done.err == ""
     assert len(wire_server.requests) == 1
+
+
+def test_aur_15_g_1_an_agents_name_is_shown_and_never_obeyed(aur, wire_server):
+    """Whatever a session's file calls it."""
+    aur.answers(wire_server, "ok")
+    id = kept(aur, agent="\x1b[31mevil\n\u202e")
+    done = aur.within("spawn", "--resume", id, stdin="/stats\n")
+    assert done.code == 0
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e]", done.out + done.err)
+    assert "evil" in done.err
 
 
 def test_aur_15_a_trailing_backslash_continues_the_line(aur, wire_server):

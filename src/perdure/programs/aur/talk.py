@@ -85,7 +85,7 @@ class Aurora(OwnProfile):
         self.begun = time.monotonic()
         self._shell: Shell | None = None
         self._before = ""
-        """The status of the session when it was opened; empty until it is."""
+        """The status of the session when it was opened; empty until it is active."""
         self._change: Custom | None = None
         """Of the agent, to be recorded with what is said next."""
 
@@ -118,10 +118,14 @@ class Aurora(OwnProfile):
     async def opened(self, shell: Shell, meant: Meant) -> Session:
         session = await self._when_free(shell, meant)
         try:
-            await in_thread(self._take, session)
+            recorded = await in_thread(agent_of, session)
         except BaseException:
             await in_thread(session.close)
             raise
+        if self.options.agent is None:
+            self.agent_name = recorded
+        elif self.agent_name != recorded:
+            self._change = _changed(self.agent_name)
         return session
 
     async def _when_free(self, shell: Shell, meant: Meant) -> Session:
@@ -139,15 +143,6 @@ class Aurora(OwnProfile):
 
         return await when_free(meant.open, waiting=waiting)
 
-    def _take(self, session: Session) -> None:
-        """It is ours, and active from now on."""
-        self._before = AURORA.resume(session)
-        recorded = agent_of(session)
-        if self.options.agent is None:
-            self.agent_name = recorded
-        elif self.agent_name != recorded:
-            self._change = _changed(self.agent_name)
-
     def when_held(self, program: str, id: str) -> str:
         return f"leave it there first; `{program} spawn` begins another one"
 
@@ -158,6 +153,8 @@ class Aurora(OwnProfile):
 
     async def prepare(self, conversation: Conversation) -> None:
         await super().prepare(conversation)
+        if not self._before:
+            self._before = await in_thread(AURORA.resume, conversation.session)
         try:
             found = await in_thread(agents.find, self.agent_name, conversation.cwd)
         except PerdureError as error:  # it was there when the session was begun
