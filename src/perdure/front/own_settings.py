@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -53,7 +52,7 @@ class OwnSettings(NamedTuple):
             if is_cut:
                 raise PerdureError(f"Cannot read {source}: it is larger than {_MOST >> 20} MB", _REMEDY)
             text = data.decode("utf-8-sig")
-            found = json.loads(text) if form == "JSON" else tomllib.loads(text)
+            found = _loaded(text) if form == "JSON" else tomllib.loads(text)
         except FileNotFoundError:
             return cls({}, [])
         except OSError as error:
@@ -66,6 +65,12 @@ class OwnSettings(NamedTuple):
         if not isinstance(found, dict):
             raise PerdureError(f"{source} is not an object of settings, in braces", _REMEDY)
         return cls(*_taken(found, known, source))
+
+
+def _loaded(text: str) -> object:
+    import json  # for those alone whose settings it is
+
+    return json.loads(text)
 
 
 def _taken(
