@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from perdure.front.completion import candidates
 from perdure.session.session import Session
 from perdure.session.stores import open_store
 from perdure.testing import assistant_entry, user_entry
@@ -346,6 +347,15 @@ def test_aur_15_agents_are_the_users_and_the_projects_and_one_can_be_changed(aur
     assert "There is no agent 'qa-test'; default answers instead" in gone.err
     assert "default> " in gone.out
     assert "tester" not in system_of(wire_server)
+
+
+def test_aur_15_the_names_of_agents_are_completed_in_a_shell(aur, monkeypatch):
+    """But none that a shell would read something into."""
+    monkeypatch.chdir(aur.project)
+    agent_file(aur.home / ".aurora", "qa-test", "You are a tester.")
+    agent_file(aur.project / ".aurora", "$(reboot)", "You are not.")
+    found = candidates(["spawn", "--agent"], "", {}, "aur")
+    assert [each.text for each in found] == ["default", "qa-test"]
 
 
 def test_aur_15_g_5_an_agent_that_is_not_there_or_cannot_be_read_begins_nothing(aur, wire_server):

@@ -470,6 +470,12 @@ def test_g_1_nothing_that_is_decided_named_or_previewed_reaches_a_terminal_as_a_
         ("sibyl", ["--session-id"], "--session-id: expected one argument"),
         ("sibyl", ["--session-id", ""], "ID is empty"),
         *(("sibyl", ["--auto-save-interval", word], f"'{word}'") for word in ("x", "-1", "nan", "1e400", "")),
+        ("aur", ["nope"], "unknown command 'nope'; run `aur --help`"),
+        ("aur", ["spawn", "--resume", ""], "ID is empty; run `aur spawn --list-sessions`"),
+        ("aur", ["spawn", "--session", ""], "NAME is empty"),
+        ("aur", ["spawn", "--agent", ""], "There is no agent ''"),
+        ("aur", ["spawn", "--session", "a", "--resume", "b"], "give one of them"),
+        ("aur", ["spawn", "hello"], "'hello' is one word too many"),
     ],
 )
 def test_g_5_a_wrong_call_is_one_sentence_and_2(home, capsys, name, words, says):

@@ -162,6 +162,8 @@ def _values(argument: Argument, current: str) -> Iterator[Candidate]:
             from perdure.agent.settings import Settings
 
             yield from (Candidate(name) for name in Settings.load().mcp_servers if _HARMLESS.fullmatch(name))
+        case "names":
+            yield from (Candidate(name) for name in registry.load(program)() if _HARMLESS.fullmatch(name))
         case "file":
             yield Candidate(_FILES)
         case _:

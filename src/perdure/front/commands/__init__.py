@@ -44,8 +44,8 @@ class Argument(
     optional: bool
     """Whether it may be left out, where it stands alone."""
     completes: str
-    """What a shell offers for it: `id`, `id:soleur` (of one program), `deleted`, `file`, `model`, `server`;
-    empty for nothing, or its choices."""
+    """What a shell offers for it: `id`, `id:soleur` (of one program), `deleted`, `file`, `model`, `server`,
+    `names:module:attr` (of what that function tells); empty for nothing, or its choices."""
 
     @property
     def attribute(self) -> str:

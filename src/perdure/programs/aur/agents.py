@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from perdure import config
 from perdure.agent import frontmatter
 from perdure.errors import PerdureError, UsageError
 from perdure.front.command_line import did_you_mean, quoted
@@ -43,6 +44,11 @@ def known(cwd: str) -> dict[str, str]:
             if os.path.realpath(path).startswith(inside):
                 found.setdefault(name, path)
     return dict(sorted(found.items()))
+
+
+def here() -> list[str]:
+    """The names of those that can be talked with in this directory."""
+    return [*known(config.here())]
 
 
 def find(name: str, cwd: str) -> Agent:

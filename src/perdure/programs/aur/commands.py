@@ -20,7 +20,13 @@ SPAWN = Command(
     "talk with an agent, turn after turn; or list, delete, clean up and recover such sessions",
     (
         Argument("-i/--interactive", "talk; which is what it does if nothing else is asked", "flag", False),
-        Argument("--agent", "who answers; with --list-sessions: whose to list", default=None, metavar="NAME"),
+        Argument(
+            "--agent",
+            "who answers; with --list-sessions: whose to list",
+            default=None,
+            metavar="NAME",
+            completes="names:perdure.programs.aur.agents:here",
+        ),
         Argument("--session", "what to call the new session", default=None, metavar="NAME"),
         _ID._replace(name="--resume", help="go on with this session: its id, or the beginning of it"),
         MODEL,

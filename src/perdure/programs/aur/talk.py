@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from perdure import config
 from perdure.agent.aside import PATIENCE, in_thread, when_free
 from perdure.agent.session import AgentSession
-from perdure.errors import Held, NotFound, PerdureError
+from perdure.errors import Held, NotFound, PerdureError, UsageError
 from perdure.front import opening, recalling, repl, slash, starting
 from perdure.front.amounts import counted
 from perdure.front.conversation import Conversation
@@ -46,6 +46,8 @@ _TYPED = "perdure.programs.aur.typed"
 
 
 def talk(options: SimpleNamespace, out: Output) -> int:
+    if options.session is not None and not options.session.strip():
+        raise UsageError("NAME is empty", "as in --session login-review")
     return repl.talk(Aurora(options), out, config.here())
 
 
@@ -80,7 +82,7 @@ class Aurora(OwnProfile):
 
     def __init__(self, options: SimpleNamespace) -> None:
         super().__init__(options, settings())
-        self.agent_name = options.agent or DEFAULT
+        self.agent_name = DEFAULT if options.agent is None else options.agent
         self.budget = Budget(self.settings.values.get(MAX_TOKENS, USUAL_MAX_TOKENS))
         self.begun = time.monotonic()
         self._shell: Shell | None = None
