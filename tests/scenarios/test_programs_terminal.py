@@ -476,6 +476,14 @@ def test_g_1_nothing_that_is_decided_named_or_previewed_reaches_a_terminal_as_a_
         ("aur", ["spawn", "--agent", ""], "There is no agent ''"),
         ("aur", ["spawn", "--session", "a", "--resume", "b"], "give one of them"),
         ("aur", ["spawn", "hello"], "'hello' is one word too many"),
+        ("cortext", ["nope"], "unknown command 'nope'; run `cortext --help`"),
+        ("cortext", ["lst"], "did you mean list?"),
+        ("cortext", ["start"], "TYPE is missing; run `cortext start --help`"),
+        ("cortext", ["start", "plan"], "TITLE is missing"),
+        ("cortext", ["resume", ""], "ID|TEXT is empty; run `cortext list`"),
+        ("cortext", ["resume", "--status", "old"], "'old'"),
+        ("cortext", ["resume", "x", "--tool", "vim"], "'vim'"),
+        ("cortext", ["init", "a", "b"], "'b' is one word too many"),
     ],
 )
 def test_g_5_a_wrong_call_is_one_sentence_and_2(home, capsys, name, words, says):
@@ -537,6 +545,7 @@ def test_g_5_the_help_fits_and_the_version_is_one_line(capsys, monkeypatch, home
         ("sibyl", ["--help"]),
         ("aur", ["--help"]),
         ("aur", ["spawn", "--help"]),
+        *(("cortext", [*each, "--help"]) for each in ([], ["init"], ["start"], ["resume"], ["list"])),
     ):
         assert MAINS[name](words) == 0
         out, err = capsys.readouterr()
@@ -776,6 +785,7 @@ def test_g_10_at_a_terminal_it_is_asked_once_before_anything_of_the_folder_is_us
         *(("soleur", [word]) for word in ("--version", "--help", "sessions")),
         *(("sibyl", [word]) for word in ("--version", "--help")),
         *(("aur", [word]) for word in ("--version", "--help")),
+        *(("cortext", [word]) for word in ("--version", "--help")),
     ],
 )
 def test_g_5_what_only_answers_a_question_loads_nothing_that_talks(home, name, words):
