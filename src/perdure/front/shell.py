@@ -61,6 +61,8 @@ class Shell:
         self._interrupted_at = float("-inf")
         self._code: int | None = None
         self._left = asyncio.Event()
+        self.hurried = asyncio.Event()
+        """Whether Ctrl+C was pressed since somebody began to do, or to leave, what they wait for now."""
         self._error: Exception | None = None
         self._has_begun = False
 
@@ -145,6 +147,7 @@ class Shell:
         """End it, when the turn that is under way has kept what it has."""
         if self._code is None:
             self._code = code
+            self.hurried.clear()
         self._left.set()
         self.stop()
         self.face.leave()
@@ -174,6 +177,7 @@ class Shell:
 
     def interrupt(self, *, is_answered: bool = False) -> None:
         """Ctrl+C. `is_answered` says that it has ended something already."""
+        self.hurried.set()
         now = time.monotonic()
         if now - self._interrupted_at < _AGAIN:
             return self.leave(130)
@@ -393,6 +397,7 @@ class Shell:
         try:
             while self._code is None:
                 self._is_stopped = False
+                self.hurried.clear()
                 if self._starting is not None and not self._starting.done():
                     self.face.doing("Making the model ready")
                     await asyncio.wait([self._starting])

@@ -6,6 +6,7 @@ there is right, and the next pause does what was left undone.
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 from perdure.agent.aside import in_thread
@@ -37,9 +38,9 @@ async def put_down(conversation: Conversation, status: str) -> None:
         await conversation.record(lifecycle.body(status))
 
 
-async def summarise(conversation: Conversation) -> str:
-    """And kept with it, if it is another one than before."""
-    said = await summary.of(conversation)
+async def summarise(conversation: Conversation, hurried: asyncio.Event) -> str:
+    """Where it stopped, kept with it if that is another summary than before."""
+    said = await summary.of(conversation, hurried)
     session = conversation.session
     if said != await in_thread(lambda: session.header.facts.get("context_summary")):
         await conversation.record(Custom("perdure.summary", {"summary": said}))

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import shlex
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -88,8 +89,10 @@ class Cortext(OwnProfile):
         self._shell: Shell | None = None
         self._session: Session | None = None
         """The one that was taken up."""
-        self._status = self._before = ACTIVE
-        """Of that, as it is recorded, and as it was before."""
+        self._status = ACTIVE
+        """Of that, as it is recorded."""
+        self._known = ""
+        """What its agent is told of it, as it was when it was taken up."""
 
     @property
     def home(self) -> str:
@@ -110,12 +113,12 @@ class Cortext(OwnProfile):
             self.first = self.acknowledge
         return self.starts_with
 
-    def made(self, kind: str, title: str) -> Meant:
-        """A new conversation, in which nothing was said yet."""
+    def facts(self, kind: str, title: str) -> dict[str, Any]:
+        """Of a conversation that can be begun; UsageError says why it cannot."""
         title = " ".join(title.split())
         if not title:
             raise UsageError("A conversation needs a title", f"as in /workspace.{kind} API design")
-        facts = {
+        return {
             "conversation_type": kind,
             "title": title,
             "agent_config": {
@@ -124,6 +127,9 @@ class Cortext(OwnProfile):
                 "system_prompt_hash": _hash(self.workspace.prompt(kind)),
             },
         }
+
+    def made(self, facts: Mapping[str, Any]) -> Meant:
+        """A new conversation, in which nothing was said yet."""
         return opening.made(open_store("cortext", self.workspace.path), facts=facts)
 
     def resumed(self, row: Row) -> Meant:
@@ -154,7 +160,9 @@ class Cortext(OwnProfile):
         if session is not self._session:
             if notice := await in_thread(self.notice_of_change, session):
                 conversation.face.note(Styled(notice, "yellow"))
-            await in_thread(self.take_up, session)
+            before = await in_thread(self.take_up, session)
+            is_new = conversation.meant.is_new
+            self._known = "" if is_new else await in_thread(resuming.block, session, before)
         await self._tell(conversation)
         if self._timer is None and self._shell is not None:
             self._start_timer(self._shell)
@@ -166,7 +174,7 @@ class Cortext(OwnProfile):
             before = CORTEXT.resume(session, insist=True)  # of one that is complete, its user was asked
             if (wanted := self._config(session)) != _recorded(session):
                 session.append(Custom(_CONFIG, wanted))
-        self._session, self._before, self._status = session, before, ACTIVE
+        self._session, self._status = session, ACTIVE
         return before
 
     def notice_of_change(self, session: Session) -> str:
@@ -186,9 +194,7 @@ class Cortext(OwnProfile):
         for problem in problems:
             if one_line(problem) not in conversation.agent.notices:
                 conversation.agent.notices.append(one_line(problem))
-        if not conversation.meant.is_new:
-            told.append(await in_thread(resuming.block, conversation.session, self._before))
-        conversation.agent.tell(*told)
+        conversation.agent.tell(*told, self._known)
 
     # --- what is said ------------------------------------------------------------------------------------
 
@@ -239,16 +245,29 @@ class Cortext(OwnProfile):
         """Left by its user it is committed; after a signal it is only saved."""
         if self._timer is not None:
             await in_thread(self._timer.stop)
-        if not conversation.is_ready or is_silent(conversation):
+        if is_silent(conversation):
+            return
+        if not conversation.is_ready:  # who was to answer cannot be had
+            if self._session is conversation.session:
+                await in_thread(CORTEXT.change, conversation.session, "paused")
             return
         await self.put_down(conversation, "paused")
         if self._shell is not None and self._shell.leaves_with == 0:
-            await pausing.summarise(conversation)
-            await self.commit(self._shell, conversation, "paused")
+            await self.conclude(self._shell, conversation, "paused")
 
     async def put_down(self, conversation: Conversation, status: str) -> None:
-        await pausing.put_down(conversation, status)
-        self._status = status
+        """Saved with that status. What is said meanwhile is said in one that has it already."""
+        before, self._status = self._status, status
+        try:
+            await pausing.put_down(conversation, status)
+        except BaseException:
+            self._status = before
+            raise
+
+    async def conclude(self, shell: Shell, conversation: Conversation, status: str) -> None:
+        """Sum it up and commit it. It is saved, so who presses Ctrl+C only has no summary."""
+        await pausing.summarise(conversation, shell.hurried)
+        await self.commit(shell, conversation, status)
 
     async def commit(self, shell: Shell, conversation: Conversation, status: str) -> None:
         session, out = conversation.session, shell.out

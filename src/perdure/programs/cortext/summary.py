@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from perdure.agent.models import OFFLINE, LanguageModel, Piece, Request
 from perdure.agent.models.offline.summary import where_it_stopped
@@ -25,16 +25,19 @@ _ASKED = (
 )
 
 
-async def of(conversation: Conversation, *, within: float = WITHIN) -> str:
+async def of(conversation: Conversation, hurried: asyncio.Event) -> str:
+    """`hurried` says that nobody wants to wait for the model."""
     messages = await conversation.agent.agent.memory.sent()
     model = conversation.agent.agent.voice.model
     said = ""
-    if model.model.provider != OFFLINE:
-        try:
-            async with asyncio.timeout(within):
-                said = await _asked(model, messages)
-        except (PerdureError, TimeoutError):
-            pass  # what was said last says enough
+    if model.model.provider != OFFLINE and not hurried.is_set():
+        asked = asyncio.ensure_future(_asked(model, messages))
+        waited = asyncio.ensure_future(hurried.wait())
+        await asyncio.wait((asked, waited), timeout=WITHIN, return_when=asyncio.FIRST_COMPLETED)
+        for each in (asked, waited):
+            each.cancel()
+        with suppress(PerdureError, asyncio.CancelledError):  # what was said last says enough
+            said = await asked
     return one_paragraph(said) or one_paragraph(where_it_stopped(messages))
 
 

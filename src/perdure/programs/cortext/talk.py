@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 
 from perdure.agent.aside import in_thread
-from perdure.errors import Ambiguous, NotFound, UsageError
+from perdure.errors import Ambiguous, Held, NotFound, UsageError
 from perdure.front import repl, starting, trusting
 from perdure.front.output import Output, Styled
 from perdure.front.shell import Shell
@@ -24,7 +24,7 @@ def alone(options: SimpleNamespace, out: Output) -> int:
 
 def start(options: SimpleNamespace, out: Output) -> int:
     profile = _profile(options, Workspace.around(), out)
-    profile.starts_with = profile.made(options.type, " ".join(options.title))
+    profile.starts_with = profile.made(profile.facts(options.type, " ".join(options.title)))
     return _talk(profile, out)
 
 
@@ -97,9 +97,9 @@ async def begin(shell: Shell, arguments: str) -> None:
     """`arguments` are the type and the title."""
     kind, _, title = arguments.partition(" ")
     profile = _of(shell)
-    meant = await in_thread(profile.made, kind, title)
+    facts = await in_thread(profile.facts, kind, title)
     await _leave_for_another(shell)
-    await shell.open(meant, **profile.wishes)
+    await shell.open(await in_thread(profile.made, facts), **profile.wishes)
 
 
 async def resume_one(shell: Shell, arguments: str) -> None:
@@ -112,6 +112,10 @@ async def resume_one(shell: Shell, arguments: str) -> None:
     if not await shell.face.aside(lambda: _may_reopen(row, False, shell.out)):
         return shell.face.note(Styled("It stays complete; nothing was opened.", "dim"))
     meant = await in_thread(profile.resumed, row)
+    if (pid := await in_thread(meant.store.holder, meant.ref)) is not None:
+        held = Held(meant.ref.id, pid)
+        held.hint = profile.when_held(shell.out.program, meant.ref.id)
+        raise held
     await _leave_for_another(shell)
     if await shell.open(meant, **profile.wishes):
         await shell.ready()
@@ -121,16 +125,16 @@ async def resume_one(shell: Shell, arguments: str) -> None:
 
 def _picked(shell: Shell, text: str) -> Row | None:
     workspace, out = _of(shell).workspace, shell.out
-    among = listing.rows(workspace, out)
-    if shell.is_talking and not text:
-        among = [row for row in among if row.path != shell.conversation.session.ref.path]
+    everything = listing.rows(workspace, out)
+    here = shell.conversation.session.ref.path if shell.is_talking else ""
+    among = [row for row in everything if row.path != here]
     if not among:
         out.line(listing.NONE.replace("cortext start TYPE TITLE", "/workspace.TYPE TITLE"))
         return None
-    if text.isdecimal() and 0 < int(text) <= len(among):
+    if text.isdecimal() and text.isascii() and 0 < int(text) <= len(among):
         return among[int(text) - 1]
     if text:
-        found = listing.meant(text, among, workspace, out)
+        found = listing.meant(text, everything, workspace, out)
         if not found:
             raise NotFound("Session", text, hint="/workspace.resume lists what there is")
         if len(found) == 1:
@@ -170,10 +174,10 @@ async def _put_down(shell: Shell, status: str) -> None:
     )
     shell.face.line("You can continue later with /workspace.resume")
     shell.face.doing("Summing up where it stopped")
-    summary = await pausing.summarise(conversation)
+    summary = await pausing.summarise(conversation, shell.hurried)
+    shell.face.doing("")
     shell.face.line("")
     shell.face.line(f"Summary: {summary}")
-    shell.face.doing("")
     await _of(shell).commit(shell, conversation, status)
     await shell.let_go()
 
@@ -187,8 +191,7 @@ async def _leave_for_another(shell: Shell) -> None:
         title = one_line(pausing.title_of(conversation.session))
         await _of(shell).put_down(conversation, "paused")
         shell.face.note(Styled(f'Paused "{title}".', "dim"))
-        await pausing.summarise(conversation)
-        await _of(shell).commit(shell, conversation, "paused")
+        await _of(shell).conclude(shell, conversation, "paused")
     await shell.let_go()
 
 
