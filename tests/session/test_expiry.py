@@ -298,8 +298,10 @@ def test_aur_08_what_was_removed_comes_back_with_its_bytes_and_then_stays(sessio
     (removed,) = expiry.clean(sessions.home, DAYS).removed
     assert removed.title == "what is the password policy?"
     assert not path.exists()
-    assert sessions.store.restore("old").path == str(path)
-    assert path.read_bytes() == before
+    ref = sessions.store.restore("old")
+    assert (ref.path, path.read_bytes()) == (str(path), before)
+    with sessions.store.writer(ref):  # what its lock remembers is in nobody's way
+        assert sessions.store.holder(ref) == os.getpid()
     assert gone(expiry.clean(sessions.home, DAYS)) == []
     in_a_month = lambda: ids.now() + timedelta(days=DAYS + 1)  # noqa: E731
     assert gone(expiry.clean(sessions.home, DAYS, now=in_a_month)) == ["old"]
