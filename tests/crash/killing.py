@@ -1,7 +1,7 @@
 """Writers that are killed, and what may be found of their work: the machinery of all crash tests.
 
 Forking wants a process without threads, and pytest's has some. So a test that forks hands its body to
-`alone`, which runs it in a new process; there `Child` forks workers from warm memory, in milliseconds.
+`alone`, which runs it in a process of its own; there `Child` forks workers from warm memory, in milliseconds.
 
 What a writer attempts follows from a seed, so that its parent can tell, for every entry found later,
 whether it was attempted, whether it is whole and where it belongs, without having been told.
@@ -10,16 +10,14 @@ whether it was attempted, whether it is whole and where it belongs, without havi
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import select
 import signal
-import subprocess
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib import import_module
 from itertools import count, islice
 from pathlib import Path
 from random import Random
@@ -34,8 +32,7 @@ from perdure.session.session import Session
 from perdure.session.stores import Durability, Found, Store
 from perdure.session.stores.file_store import FileStore
 from tests import layouts
-
-ROOT = Path(__file__).parents[2]
+from tests.crash.forking import Forker
 
 KILLS = int(os.environ.get("PERDURE_KILLS") or 200)
 DEFAULT_KILLS, ALL_KILLS = 200, 10_000
@@ -71,36 +68,19 @@ def lock_of(store: Store, ref: Found) -> Path:
 # --- processes ----------------------------------------------------------------------------------
 
 
+@functools.cache
+def _forker() -> Forker:
+    return Forker()
+
+
 def alone(body: Callable[..., Any], **arguments: Any) -> Any:
     """Run `body` in a process of its own that may fork, and return what it returns. Both ways as JSON."""
     if not hasattr(os, "fork"):
         pytest.skip("needs a system that forks")
-    call = [body.__module__, body.__qualname__, json.dumps(arguments)]
-    program = "import sys; from tests.crash.killing import answer; answer(*sys.argv[1:])"
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, *call],
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        text=True,
-    )
-    with process:
-        try:
-            said, complaint = process.communicate()
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)  # a time limit, or Ctrl-C: its children go with it
-            raise
-    if process.returncode:
-        pytest.fail(f"{body.__name__} ended with {process.returncode}\n{complaint}", pytrace=False)
-    return json.loads(said)
-
-
-def answer(module: str, name: str, arguments: str) -> None:
-    """The other side of `alone`."""
-    body = getattr(import_module(module), name)
-    print(json.dumps(body(**json.loads(arguments))))
+    ended = _forker().call(body, arguments)
+    if ended.code:
+        pytest.fail(f"{body.__name__} ended with {ended.code}\n{ended.err}", pytrace=False)
+    return json.loads(ended.out)
 
 
 Report = Callable[[Any], None]
