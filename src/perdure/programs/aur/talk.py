@@ -168,9 +168,11 @@ class Aurora(OwnProfile):
     async def change_agent(self, conversation: Conversation, found: Agent) -> None:
         """It is recorded at once, or with the first message: an empty session stays empty."""
         if found.name != self.agent_name:
-            self._change = _changed(found.name)
-            if not conversation.session.is_empty:
-                await conversation.record(self._change)
+            change = _changed(found.name)
+            if conversation.session.is_empty:
+                self._change = change
+            else:
+                await conversation.record(change)
                 self._change = None
             self.agent_name = found.name
         conversation.agent.tell(found.prompt)
