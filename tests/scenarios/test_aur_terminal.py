@@ -57,7 +57,7 @@ def test_aur_03_aur_15_a_talk_at_80_columns(aur, wire_server):
     assert f"Resumed session {id}: 2 turns, with custom/test" in shown
 
 
-@pytest.mark.parametrize(("keys", "code"), [("c-c", 130), ("c-d", 1), ("r", 0)])
+@pytest.mark.parametrize(("keys", "code"), [("c-c", 130), ("r", 0)])
 def test_aur_12_the_question_is_typed_at(aur, keys, code):
     """Who leaves there changes nothing."""
     folder = aur.home / ".aurora" / "spawn" / "sessions"

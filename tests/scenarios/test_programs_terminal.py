@@ -584,7 +584,7 @@ def test_g_6_the_first_sigint_ends_the_turn_and_the_second_leaves(program, wire_
     [
         *(("soleur", number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)),
         *(("sibyl", number) for number in (signal.SIGTERM, signal.SIGKILL)),
-        *(("aur", number) for number in (signal.SIGTERM, signal.SIGKILL)),
+        ("aur", signal.SIGTERM),
     ],
     indirect=["program"],
 )
