@@ -139,7 +139,7 @@ def _seen(home: Home, store: Store, ref: Found) -> tuple[Seen, Sequence[Entry] |
         next(filter(None, map(shown, titles)), ""),
         len(messages),
         sum(entry.role in ("user", "assistant", "system") for entry in messages),
-        shown(said("agent")) or shown(said("conversation_type")),
+        shown(changed_to(entries)) or shown(said("agent")) or shown(said("conversation_type")),
         shown(said("context_summary")),
         next(filter(None, map(milliseconds, moments)), max(0, mtime)),
         status,
@@ -148,6 +148,17 @@ def _seen(home: Home, store: Store, ref: Found) -> tuple[Seen, Sequence[Entry] |
         not page.problems and not notices,
     )
     return seen, entries
+
+
+def changed_to(entries: Sequence[Entry]) -> str:
+    """The agent that its user last changed to."""
+    found = ""
+    for entry in entries:
+        record = json.loads(entry.raw) if entry.type == "custom" else {}
+        data = record.get("data")
+        if record.get("customType") == "perdure.agent" and isinstance(data, dict):
+            found = data["agent"] if isinstance(data.get("agent"), str) else found
+    return found
 
 
 def shown(text: str) -> str:

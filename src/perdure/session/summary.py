@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from perdure.errors import PerdureError
-from perdure.session import lifecycle, tree
+from perdure.session import tree
 from perdure.session.entry import Assistant, Custom, Entry, Message, SessionInfo, ToolCall
 from perdure.session.stores import Found, Header, Store
 
@@ -58,6 +58,7 @@ class Tally(Struct, omit_defaults=True):
     waits: bool = False
     status: str = ""
     status_at: int = 0
+    agent: str = ""
     summed_up_at: int = 0
     said_last: int = 0
     entries: int = 0
@@ -82,14 +83,22 @@ class Tally(Struct, omit_defaults=True):
             elif entry.type == "session_info" and isinstance(body := entry.body, SessionInfo):
                 self.name = one_line(body.name) if isinstance(body.name, str) else ""
                 self.named_at = self.entries
-            elif status := lifecycle.status_of(entry):
-                self.status, self.status_at = status, self.entries
-            elif is_summary(entry):
-                self.summed_up_at = self.entries
+            elif entry.type == "custom" and isinstance(custom := entry.body, Custom):
+                self._take(custom)
         if last is not None:
             self.waits = _waits(last)
         texts = (one_line(entry.text) for entry in reversed(said))
         self.said = next(filter(None, texts), self.said)
+
+    def _take(self, said: Custom) -> None:
+        """What a program says of a session, whichever program that is."""
+        match said:
+            case Custom(custom_type="perdure.status", data={"status": str(status)}):
+                self.status, self.status_at = status, self.entries
+            case Custom(custom_type="perdure.summary"):
+                self.summed_up_at = self.entries
+            case Custom(custom_type="perdure.agent", data={"agent": str(agent)}):
+                self.agent = one_line(agent)
 
     def summary(self, header: Header, problems: Sequence[str] = ()) -> Summary:
         def fact(name: str) -> str:
@@ -104,7 +113,7 @@ class Tally(Struct, omit_defaults=True):
             self.said,
             self.messages,
             self.turns,
-            fact("agent") or fact("conversation_type"),
+            self.agent or fact("agent") or fact("conversation_type"),
             "" if 0 < self.summed_up_at < self.said_last else fact("context_summary"),
             header.timestamp,
             self.said_at or header.timestamp,
@@ -114,15 +123,6 @@ class Tally(Struct, omit_defaults=True):
             project if isinstance(project := header.facts.get("project_name"), str) else "",
             first_of(problems),
         )
-
-
-def is_summary(entry: Entry) -> bool:
-    """Whether it says where the conversation stopped; what is said later is not in it."""
-    return (
-        entry.type == "custom"
-        and isinstance(body := entry.body, Custom)
-        and body.custom_type == "perdure.summary"
-    )
 
 
 def of(header: Header, entries: Iterable[Entry], problems: Sequence[str] = ()) -> Summary:
