@@ -2,6 +2,7 @@
 COR-17, COR-20)."""
 
 import json
+import os
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from perdure.programs.cortext import summary
+from perdure.session.session import Session
+from tests.agent.mcp_servers import OBJECT, raw
 from tests.agent.models.wire_server import HANG, events, refuse, wire_server
 from tests.front.one_prompt import said
 from tests.programs.started import SCRIPTS, prompts_of, system_of
@@ -188,6 +191,14 @@ def test_cor_02_who_answers_is_recorded_command_prompt_model_and_all_tools(corte
         ["sha256sum", cortext.prompt_file("brainstorm")], capture_output=True, text=True, check=True
     ).stdout.split()[0]
     assert config["system_prompt_hash"] == f"sha256:{digest}"
+
+
+def test_cor_02_tools_of_mcp_servers_are_among_them(cortext, wire_server):
+    """They come a moment later than the others, and are recorded all the same."""
+    tools = json.dumps([{"name": "search", "inputSchema": OBJECT}])
+    cortext.answers(wire_server, "Yes.", mcpServers={"files": raw("tools", tools)})
+    cortext.within(*START, stdin="Well?\n")
+    assert "files_search" in cortext.state()["agent_config"]["tools"]
 
 
 def test_cor_03_each_message_is_on_disk_before_the_next_step(cortext, wire_server):
@@ -445,3 +456,37 @@ def test_cor_20_wrong_flags_are_usage_errors_and_help_names_every_command(cortex
         assert cortext.within(name, "--help").code == 0
     version = subprocess.run([SCRIPTS / "cortext", "--version"], capture_output=True, text=True, check=True)
     assert version.stdout.startswith("cortext ")
+
+
+def test_cor_15_a_conversation_that_is_held_elsewhere_leaves_the_open_one_as_it_is(cortext, wire_server):
+    """Its user is told by whom, and goes on where they are."""
+    cortext.answers(wire_server, "Yes.")
+    ref = cortext.talked("Token expiry", "Why?", "A race.", kind="debug")
+    with Session.open(cortext.store, ref):
+        done = cortext.within(*START, stdin="One?\n/workspace.resume token\nTwo?\n")
+    assert f"held by process {os.getpid()}; pause it there first" in done.err
+    mine = next(each for each in cortext.refs if each.id != ref.id)
+    assert [line["content"] for line in cortext.lines(mine) if line["role"] == "user"] == ["One?", "Two?"]
+
+
+def test_cor_15_a_model_that_cannot_be_had_leaves_a_resumed_conversation_paused(cortext):
+    """Nothing is said in it, and nobody is in it."""
+    ref = cortext.talked("Token expiry", "Why?", "A race.", kind="debug")
+    done = cortext.within("resume", "token", "-m", "nope/nope", stdin="More?\n")
+    assert done.code == 1
+    assert "nope" in done.err
+    assert cortext.state(ref)["status"] == "paused"
+    assert "More?" not in cortext.transcript(ref)
+
+
+def test_cor_05_ctrl_c_while_it_is_summed_up_only_costs_the_summary(cortext, wire_server):
+    """What was said last is the summary then, and the conversation is committed."""
+    cortext.answers(wire_server, "REST, I think.", events(HANG))
+    with cortext.piped(*START) as talk:
+        talk.say("REST or GraphQL?", "/workspace.stop-conversation")
+        talk.until(lambda: len(wire_server.requests) == 2)
+        talk.process.send_signal(signal.SIGINT)
+        talk.until("Summary: The last question was: REST or GraphQL?")
+        assert talk.leave() == 0
+    assert cortext.state()["status"] == "paused"
+    assert cortext.subjects == [f"[session] Pause: {TITLE}"]
