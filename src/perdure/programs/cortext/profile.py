@@ -163,9 +163,9 @@ class Cortext(OwnProfile):
             before = await in_thread(self.take_up, session)
             is_new = conversation.meant.is_new
             self._known = "" if is_new else await in_thread(resuming.block, session, before)
+            if self._shell is not None:
+                self._start_timer(self._shell)
         await self._tell(conversation)
-        if self._timer is None and self._shell is not None:
-            self._start_timer(self._shell)
 
     def take_up(self, session: Session) -> str:
         """Make it active, with the instructions that it goes on with. Returns what it was before."""
@@ -243,8 +243,7 @@ class Cortext(OwnProfile):
 
     async def end(self, conversation: Conversation) -> None:
         """Left by its user it is committed; after a signal it is only saved."""
-        if self._timer is not None:
-            await in_thread(self._timer.stop)
+        await self._stop_timer()
         if is_silent(conversation):
             return
         if not conversation.is_ready:  # who was to answer cannot be had
@@ -273,6 +272,11 @@ class Cortext(OwnProfile):
         session, out = conversation.session, shell.out
         await shell.face.aside(lambda: pausing.commit(session, self.workspace, status, out))
 
+    async def let_go(self, shell: Shell) -> None:
+        """Of a conversation that was put down; the shell goes on without one."""
+        await self._stop_timer()
+        await shell.let_go()
+
     def _touch(self) -> None:
         if self._timer is not None:
             self._timer.touch()
@@ -287,8 +291,14 @@ class Cortext(OwnProfile):
         def tell(text: str) -> None:
             loop.call_soon_threadsafe(shell.face.note, Styled(text, "yellow"))
 
+        if self._timer is not None:
+            self._timer.stop(0)
         self._timer = Timer(self._pause_after, work, name="Auto-pause", told=tell, once=True)
         self._timer.start()
+
+    async def _stop_timer(self) -> None:
+        if self._timer is not None:
+            await in_thread(self._timer.stop)
 
     async def _pause_if_idle(self, shell: Shell) -> bool | None:
         if not shell.is_talking or shell.is_busy or not shell.conversation.is_ready:

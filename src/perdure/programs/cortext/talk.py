@@ -163,7 +163,7 @@ async def _put_down(shell: Shell, status: str) -> None:
         raise UsageError("No conversation is open", "/workspace.resume goes on with one")
     conversation = shell.conversation
     if is_silent(conversation):
-        await shell.let_go()
+        await _of(shell).let_go(shell)
         return shell.face.line("Nothing was said in it: there is nothing to save.")
     title = one_line(pausing.title_of(conversation.session))
     await _of(shell).put_down(conversation, status)
@@ -179,7 +179,7 @@ async def _put_down(shell: Shell, status: str) -> None:
     shell.face.line("")
     shell.face.line(f"Summary: {summary}")
     await _of(shell).commit(shell, conversation, status)
-    await shell.let_go()
+    await _of(shell).let_go(shell)
 
 
 async def _leave_for_another(shell: Shell) -> None:
@@ -192,7 +192,7 @@ async def _leave_for_another(shell: Shell) -> None:
         await _of(shell).put_down(conversation, "paused")
         shell.face.note(Styled(f'Paused "{title}".', "dim"))
         await _of(shell).conclude(shell, conversation, "paused")
-    await shell.let_go()
+    await _of(shell).let_go(shell)
 
 
 def _of(shell: Shell) -> Cortext:
