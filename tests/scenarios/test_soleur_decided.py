@@ -130,10 +130,10 @@ def test_sol_12_a_ledger_that_cannot_be_written_hides_nothing_that_others_decide
     first = miss("Theirs.")
     held = Lock(str(soleur.home / ".soleur"), "locks/decisions/acme.lock", "acme", 0)
     with soleur.piped("--fresh") as talk:
-        talk.say("/decisions")
-        talk.until(lambda: "Theirs." in talk.out)
-        assert "Theirs." not in ledger.read_text()
-        held.release()
+        with held:
+            talk.say("/decisions")
+            talk.until(lambda: "Theirs." in talk.out)
+            assert "Theirs." not in ledger.read_text()
         talk.say("/decide Ours.", "/decisions")
         talk.until(lambda: talk.out.count("Ours.") == 1)
         lines = ledger.read_text().splitlines()
