@@ -17,7 +17,8 @@ from packaging.requirements import Requirement
 from perdure import __version__
 
 ROOT = Path(__file__).parents[1]
-OFFLINE = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_NO_INPUT": "1"}
+# No test loads more than a few of the modules that are installed, so none is compiled before.
+OFFLINE = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_NO_INPUT": "1", "PIP_COMPILE": "0"}
 
 # One worker, so that the wheel is built once.
 pytestmark = pytest.mark.xdist_group("packaging")
