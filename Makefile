@@ -16,11 +16,11 @@ help: ## list these targets
 run: .venv/installed ## run pi: make run ARGS="--help"
 	@.venv/bin/pi $(arguments)
 
-# The tests start some thousand processes, and each would compile what it loads anew. That is compiled once, before:
-# a process whose files may not grow, as some of the tests', would leave half of what it compiles for all others.
+# The tests start some thousand processes, which write no bytecode (tests/conftest.py says why): what they load is
+# compiled before. pytest itself keeps what it made of the tests, whatever the shell says, for the next run.
 test: lint ## check style and types, then run the tests (ARGS go to pytest)
 	@$(python) -m compileall -q -x node_modules src tests
-	PYTHONDONTWRITEBYTECODE=1 $(pytest) -n auto --dist loadgroup $(arguments)
+	PYTHONDONTWRITEBYTECODE= $(pytest) -n auto --dist loadgroup $(arguments)
 
 lint: .venv/installed-dev ## check style and types
 	$(python) -m ruff check .

@@ -4,6 +4,7 @@ import ipaddress
 import os
 import signal
 import socket
+import sys
 
 import pytest
 from hypothesis import settings
@@ -59,6 +60,10 @@ def no_settings_from_outside(tmp_path_factory):
             ):
                 patch.delenv(name)
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        # While tests run, nobody writes bytecode: one whose files may not grow would leave half of it for all
+        # others. Before, pytest does: to rewrite all assertions anew costs each worker a dozen seconds.
+        patch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+        patch.setattr(sys, "dont_write_bytecode", True)
         yield
 
 

@@ -27,17 +27,14 @@ SEED = int(os.environ.get("PERDURE_SEED") or random.randrange(2**32))
 SEEN_THOUGH_FORMAT = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD}
 JOINERS = "\u200c\u200d"
 SELECTORS = {*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), 0x180B, 0x180C, 0x180D, 0x180F}
-FORBIDDEN = {
-    chr(code)
-    for code in range(0x110000)
-    if (
-        unicodedata.category(chr(code)) in ("Cc", "Cs", "Zl", "Zp", "Cf")
-        and code not in SEEN_THOUGH_FORMAT
-        and chr(code) not in JOINERS + "\n\t"
-    )
-    or code in (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0, *range(0x2060, 0x2070))
-    or code in (*range(0xFFF0, 0xFFFC), *range(0x13430, 0x13440))
-    or (0xE0000 <= code <= 0xE0FFF and code not in SELECTORS)
+BLANK = {0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0, *range(0x2060, 0x2070)}
+BLANK |= {*range(0xFFF0, 0xFFFC), *range(0x13430, 0x13440), *range(0xE0000, 0xE1000)} - SELECTORS
+FORBIDDEN = {*map(chr, BLANK)} | {
+    character
+    for character in map(chr, range(0x110000))
+    if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp", "Cf")
+    and ord(character) not in SEEN_THOUGH_FORMAT
+    and character not in JOINERS + "\n\t"
 }
 
 ESCAPES = [
