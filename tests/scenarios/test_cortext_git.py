@@ -169,3 +169,38 @@ def test_cor_18_at_a_terminal_its_user_says_whether_a_secret_is_committed(
         done = cortext.within("resume", "ship", stdin="More.\n")
         assert "secrets" not in done.err
         assert len(cortext.subjects) == 2
+
+
+@pytest.mark.parametrize("way", ["stop", "exit"])
+def test_cor_18_ctrl_c_at_the_question_about_secrets_is_no(cortext, wire_server, way):
+    """It is saved, and said to be not committed; who has left, has left."""
+    cortext.answers(wire_server, "Soon.")
+    with cortext.terminal(*START) as terminal:
+        terminal.until("plan>")
+        say(terminal, f"It works with {KEY}, why?")
+        terminal.until("Soon.")
+        say(terminal, "/exit" if way == "exit" else "/workspace.stop-conversation")
+        terminal.until("Commit it as it is? [y/N]")
+        terminal.keys("c-c")
+        terminal.until("Not committed; the next pause asks again.")
+        if way == "stop":
+            terminal.until("cortext>")
+            terminal.keys("c-d")
+        assert terminal.wait() == 0
+    assert cortext.state()["status"] == "paused"
+    assert cortext.subjects == []
+
+
+def test_cor_18_another_git_at_work_is_waited_for_and_its_user_is_told(talked):
+    """A signal meanwhile has its exit code, and the next pause commits."""
+    lock = talked.project / ".git" / "index.lock"
+    lock.touch()
+    with talked.piped("resume", "ship") as talk:
+        talk.say("And then?", "/exit")
+        talk.until(lambda: "Another git is at work in this repository; waiting for it." in talk.err)
+        talk.process.terminate()
+        lock.unlink()
+        assert talk.wait() == 143
+    assert talked.state()["status"] == "paused"
+    assert talked.within("resume", "ship").code == 0
+    assert talked.is_committed()

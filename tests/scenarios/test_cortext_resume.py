@@ -8,10 +8,12 @@ import pytest
 from perdure.programs.pi import main as pi
 from tests.agent.models.wire_server import events, refuse, wire_server
 from tests.front.one_prompt import said
+from tests.front.shell_terminal import say, streamed, until_idle
 from tests.programs.started import prompts_of, system_of
 from tests.programs.workspaces import BRAINSTORM, cortext
+from tests.scenarios.test_programs_terminal import gate
 
-__all__ = ["cortext", "wire_server"]
+__all__ = ["cortext", "gate", "wire_server"]
 
 HOURS, DAYS = timedelta(hours=1), timedelta(days=1)
 QUESTION = "Which conversation would you like to continue? (number or search) "
@@ -95,7 +97,7 @@ def test_cor_07_words_that_fit_several_list_these_and_ask_again(cortext, held):
     done = cortext.within(stdin="/workspace.resume\n9\nxyzzy\nauth\n2\n")
     assert done.code == 0
     assert done.out.count(QUESTION) == 4
-    assert "There is no number 9 here." in done.err
+    assert "Nothing here is called or says '9'." in done.err
     assert "Nothing here is called or says 'xyzzy'." in done.err
     assert "1. [brainstorm] Auth for partners\n" in done.out.split(QUESTION)[3]
     assert '[Resuming "Auth Token Expiry"]' in done.out
@@ -107,7 +109,7 @@ def test_cor_07_a_selection_may_stand_behind_the_command(cortext, held):
     """A number as the list has it, an id, words; what is unknown is said, and the shell goes on."""
     stdin = f"/workspace.resume 2\n/workspace.resume {held['old'].id}\n/workspace.resume nope nope\nHello?\n"
     done = cortext.within(stdin=stdin)
-    assert done.code == 0
+    assert done.code == 0, done.err
     assert [line for line in done.out.splitlines() if "[Resuming" in line] == [
         '[Resuming "Auth Token Expiry"]',
         '[Resuming "Team retreat"]',
@@ -329,3 +331,51 @@ def test_cor_09_a_failed_acknowledgement_is_not_taken_for_an_answer(cortext, hel
     assert roles[:2] == ["user", "assistant"]
     assert roles[-1] == "user"
     assert all(text for _, text in prompts_of(wire_server, 1))
+
+
+def test_cor_12_a_number_as_ids_begin_is_one_and_a_long_one_is_no_crash(cortext, held):
+    """`001` is no place in a list."""
+    first = cortext.talked("Ship", "When?", "Soon.", kind="plan")
+    second = cortext.talked("Sell", "How?", "Well.", kind="plan")
+    assert second.id.endswith("/003-plan-sell")
+    done = cortext.within(
+        stdin=f"/workspace.resume {first.id.partition('/')[2][:3]}\n/workspace.resume {'7' * 5000}\n"
+    )
+    assert '[Resuming "Ship"]' in done.out
+    assert "Session not found: 777" in done.err
+    assert cortext.within("resume", stdin=f"{'7' * 5000}\n").code == 0
+
+
+def test_cor_13_who_resumes_nothing_in_particular_and_answers_nothing_changes_nothing(cortext, held):
+    """And it is no error: nothing was looked for."""
+    before = cortext.lines(held["api"])
+    done = cortext.within("resume")
+    assert (done.code, QUESTION in done.out) == (0, True)
+    assert cortext.lines(held["api"]) == before
+
+
+def test_cor_06_a_resume_in_which_nothing_was_said_keeps_the_summary(cortext, wire_server):
+    """What an agent says of a conversation is no part of it."""
+    cortext.answers(wire_server, "Soon.", "Planning to ship.", "We were at it.", "Planning to ship.")
+    cortext.within("start", "plan", "Ship", stdin="When?\n")
+    cortext.within("resume", "ship")
+    (row,) = json.loads(cortext.within("list", "--json").out)
+    assert row["summary"] == "Planning to ship."
+
+
+def test_cor_09_what_is_typed_while_the_agent_acknowledges_is_part_of_the_conversation(
+    cortext, held, wire_server, gate
+):
+    """It is in the transcript, and so is the answer to it."""
+    cortext.answers(wire_server, streamed("We were ", gate, "at it."), "It is decided.")
+    with cortext.terminal("resume", "api") as terminal:
+        terminal.until("We were")
+        say(terminal, "REST it is")
+        gate.set()
+        terminal.until("It is decided.")
+        until_idle(terminal)
+        terminal.keys("c-d")
+        assert terminal.wait() == 0
+    shown = cortext.transcript(held["api"])
+    assert shown.count("REST it is") == shown.count("It is decided.") == 1
+    assert "at it." not in shown

@@ -1,6 +1,7 @@
 """cortext, from outside: conversations that are begun, paused and completed (COR-01 to COR-05, COR-15 to
 COR-17, COR-20)."""
 
+import hashlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from perdure.errors import NotSaved
 from perdure.programs.cortext import summary
 from perdure.session.session import Session
 from tests.agent.mcp_servers import OBJECT, raw
@@ -258,10 +260,11 @@ def test_cor_20_a_link_out_of_the_workspace_is_not_sent_to_a_model(cortext, wire
 
 
 def test_cor_04_stop_saves_confirms_and_goes_back_to_the_shell(cortext, wire_server):
-    """It says how to go on; what is typed next is no message of anybody's."""
+    """It says how to go on; what is typed next is no message of anybody's, and the exit code says so."""
     cortext.answers(wire_server, "REST, I think.", "Leaning toward REST.")
     done = cortext.within(*START, stdin="REST or GraphQL?\n/workspace.stop-conversation\nStill there?\n")
-    assert done.code == 0
+    assert done.code == 1
+    assert f"Resume: cortext resume {cortext.ref.id}\ncortext> " in done.out
     assert "brainstorm> \nSession saved.\n" in done.out
     assert done.out.endswith("cortext> \ncortext> \n")
     assert "No conversation is open; /workspace.brainstorm TITLE begins one" in done.err
@@ -427,9 +430,10 @@ def test_cor_17_force_reopens_it_without_a_question(cortext, wire_server):
 def test_cor_20_the_shell_without_a_conversation_begins_resumes_and_leaves(cortext, wire_server):
     """What is said to nobody is told, and makes nothing; wrong commands are named."""
     cortext.answers(wire_server, "Yes.")
-    done = cortext.within(stdin="hello\n/workspace.stop-conversation\n/nope\n/workspace.plan\n/quit\n")
-    assert done.code == 0
+    done = cortext.within(stdin="hello\n/help\n/workspace.stop-conversation\n/nope\n/workspace.plan\n/quit\n")
+    assert done.code == 1  # "hello" was for somebody
     assert "~/work" in done.out
+    assert "\n/workspace.plan TITLE " in done.out
     for told in ("No conversation is open", "There is no command /nope", "A conversation needs a title"):
         assert told in done.err
     assert cortext.refs == []
@@ -490,3 +494,61 @@ def test_cor_05_ctrl_c_while_it_is_summed_up_only_costs_the_summary(cortext, wir
         assert talk.leave() == 0
     assert cortext.state()["status"] == "paused"
     assert cortext.subjects == [f"[session] Pause: {TITLE}"]
+
+
+def test_cor_20_a_model_that_cannot_be_had_does_not_end_the_shell(cortext, monkeypatch):
+    """It is told, no conversation is begun, and what is typed next is dealt with."""
+    monkeypatch.setenv("PERDURE_MODEL", "nope/nope")
+    done = cortext.within(stdin="/workspace.plan Ship it\n/workspace.resume\n")
+    assert done.code == 0
+    assert "nope" in done.err
+    assert "No conversations to resume" in done.out
+    assert cortext.refs == []
+
+
+@pytest.mark.parametrize("change", ["edited", "removed"])
+def test_cor_02_cor_10_an_open_conversation_goes_on_with_the_prompt_it_has(cortext, wire_server, change):
+    """Its hash is that of what the agent was told; the next resume says what changed, or what is missing."""
+    path = cortext.prompt_file("brainstorm")
+    before = path.read_text()
+    told = f"sha256:{hashlib.sha256(before.encode()).hexdigest()}"
+
+    def meanwhile():
+        path.unlink() if change == "removed" else path.write_text("Only ask.")
+        return events(said("Yes."))()
+
+    cortext.answers(wire_server, meanwhile, "And yes.")
+    done = cortext.within(*START, stdin="One?\nTwo?\n")
+    assert (done.code, "And yes." in done.out) == (0, True)
+    assert system_of(wire_server, 1).startswith(before.strip())
+    assert cortext.state()["agent_config"]["system_prompt_hash"] == told
+    again = cortext.within("resume", "api")
+    assert ("instructions" in again.err, again.code) == ((True, 0) if change == "edited" else (False, 2))
+
+
+def test_cor_01_a_message_that_was_refused_is_an_exit_code_also_after_a_stop(
+    cortext, wire_server, monkeypatch
+):
+    """Whatever was saved since."""
+    cortext.answers(wire_server, "Yes.")
+    append = Session.append
+
+    def refused(session, *bodies):
+        if any("lost" in repr(body) for body in bodies):
+            raise NotSaved(session.ref.path, OSError(28, "No space left on device"))
+        return append(session, *bodies)
+
+    monkeypatch.setattr(Session, "append", refused)
+    done = cortext.within(*START, stdin="One?\nthis is lost\n/workspace.stop-conversation\n")
+    assert done.code == 1
+    assert "No space left" in done.err
+    assert cortext.state()["status"] == "paused"
+
+
+@pytest.mark.parametrize("text", ["<div> does not render", "still there?"])
+def test_cor_05_the_summary_is_of_what_its_user_said_whatever_that_looks_like(cortext, wire_server, text):
+    """Also where no answer came to it."""
+    cortext.answers(wire_server, refuse(400, b'{"error":{"message":"no"}}'))
+    done = cortext.within(*START, stdin=f"{text}\n/workspace.stop-conversation\n")
+    assert f"Summary: The last question was: {text}\n" in done.out
+    assert "## Assistant\n\n*(no answer)*\n" in cortext.transcript()

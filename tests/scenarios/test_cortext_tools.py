@@ -143,6 +143,7 @@ def test_cor_12_a_tool_that_is_ended_by_a_signal_is_told_like_a_shell_does(corte
         talk.process.send_signal(signal.SIGTERM)
         assert talk.wait() == 42
     assert cortext.state(ref)["status"] == "paused"
+    assert len(cortext.subjects) == 1  # of the first time: a signal to us only saves
 
 
 def test_cor_12_while_a_tool_talks_nobody_else_does(cortext, tools):
@@ -180,3 +181,13 @@ def test_cor_12_what_tools_said_before_is_handed_over_whole(cortext, tools):
     (prompt,) = words_of(cortext, "claude")
     assert f"## Tool result: read\n\n{result}" in prompt
     assert '## Tool call: read\n\n{"path":"a.txt"}' in prompt
+
+
+def test_cor_12_what_was_said_about_the_conversation_is_not_handed_over(cortext, tools):
+    """Neither what asked an agent to acknowledge that it goes on, nor that it did."""
+    cortext.talked("API design", "REST?", "Yes.")
+    assert cortext.within("resume", "api").code == 0
+    assert cortext.run("resume", "api", "--tool", "claude").code == 3
+    (prompt,) = words_of(cortext, "claude")
+    assert "resumed at" not in prompt
+    assert prompt.count("## Assistant") == prompt.count("## User") == 1

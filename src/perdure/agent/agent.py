@@ -145,8 +145,7 @@ class Agent:
 
     @property
     def given_up(self) -> list[str]:
-        """What was queued in the last turn and never said, because that was aborted, left or failed: in the
-        order in which it would have been said."""
+        """What was queued in the last turn and never said: it was aborted, left, or failed."""
         return [*self._queue.given_up]
 
     def speak_as(self, voice: Voice) -> None:
@@ -193,8 +192,8 @@ class Agent:
         return self._equip is not None and self._equipping is not None
 
     def abort(self) -> None:
-        """End the running turn, or command; what arrived is kept, marked as aborted. What was queued is given
-        up, as after a failure: `queue_update` tells of it, and `given_up` has it."""
+        """End the running turn, or command; what arrived is kept, marked as aborted, and what was queued is
+        in `given_up`."""
         self._work.stop()
 
     def steer(self, text: str) -> None:
@@ -206,11 +205,9 @@ class Agent:
         self._queue.follow_up(text)
 
     def send(self, content: Content) -> AsyncGenerator[AgentEvent, None]:
-        """Say something, and watch what comes of it. The order of the events is in `perdure.agent.events`.
-
-        A model that fails is told by the last message. What raises is `NotSaved` and the like: what was said
-        could not be recorded.
-        """
+        """Say something, and watch what comes of it. The order of the events is in `perdure.agent.events`. A
+        model that fails is told by the last message. What raises is `NotSaved` and the like: what was said
+        could not be recorded."""
         return self._watch(partial(self._answering, User(content, clock_milliseconds())))
 
     def speak_first(self, prompt: str, marks: Mapping[str, Any]) -> AsyncGenerator[AgentEvent, None]:
@@ -404,6 +401,8 @@ class Agent:
                         yield AutoRetryEnd(False, attempt, error.message)
                     raise
             except ModelUnavailable as error:
+                if self._memory.marks:  # what is only said about a conversation is not worth a wait
+                    raise
                 attempt += 1
                 async with aclosing(self._waiting(error, attempt)) as events:
                     async for event in events:

@@ -81,7 +81,7 @@ class Memory:
         self.cost = 0.0
         """US dollars, for all answers and summaries since this was made."""
         self.marks = NO_MARKS
-        """What is recorded with every message of the turn that runs, beside what it says."""
+        """What is recorded with every message, beside what it says, until its user says something."""
         self._alongside = alongside
         self._changes: list[Change] = []
         self._unsaved: list[Body | Entry] = []
@@ -132,6 +132,8 @@ class Memory:
                 except Exception as error:
                     alongside, failed = [], error
         has_arrived = not isinstance(message, User)
+        if not has_arrived:
+            self.marks = NO_MARKS  # its user has something to say, and so has who answers that
         async with self._turns:
             said = _marked(Message(message), self.marks)
             entries = await self._write([said, *alongside], has_arrived=has_arrived)

@@ -20,6 +20,8 @@ TEMPLATE = ".md"
 FOR_ALL_AGENTS = os.path.join(".agents", "skills")
 REGISTRY = os.path.join(".workspace", "registry.json")
 """The settings of a cortext workspace."""
+REGISTERED = {"default_model": None, "tool": "builtin", "inactivity_seconds": 300}
+"""What they may be, and what each is unless its user changes it."""
 
 
 def of_user(kind: Kind) -> list[str]:

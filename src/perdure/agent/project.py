@@ -175,13 +175,9 @@ class Project:
             return []  # then nobody uses it
         return [
             f"{path}: {name} = {_written(said[name], MOST_SHOWN)}"
-            for name, usual in _USUAL.items()
+            for name, usual in places.REGISTERED.items()
             if name in said and said[name] not in (usual, None)
         ]
-
-
-_USUAL = {"default_model": "", "tool": "builtin", "inactivity_seconds": 300}
-"""What a workspace's registry may set, and what it says unless its user changes it."""
 
 
 class _Offers:

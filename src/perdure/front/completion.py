@@ -30,6 +30,7 @@ _HELP_OPTION = {"--help": "show what there is"}
 _HARMLESS = re.compile(r"[\w.][\w.:/@+-]*")
 _OTHERS: Mapping[str, tuple[str, str | None]] = {
     "aur": ("perdure.programs.aur.commands:COMMANDS", None),
+    "cortext": ("perdure.programs.cortext.commands:COMMANDS", None),
     "sibyl": ("perdure.programs.sibyl.commands:COMMANDS", ""),
     "soleur": ("perdure.programs.soleur.commands:COMMANDS", "spar"),
 }
@@ -215,10 +216,10 @@ _perdure_complete() {
         esac
     done <<< "$("$program" complete bash "${COMP_LINE:0:COMP_POINT}" "$COMP_WORDBREAKS" 2>/dev/null)"
 }
-complete -F _perdure_complete pi perdure soleur sibyl aur
+complete -F _perdure_complete pi perdure soleur sibyl aur cortext
 """,
     "zsh": r"""
-#compdef pi perdure soleur sibyl aur
+#compdef pi perdure soleur sibyl aur cortext
 _perdure_complete() {
     local program=perdure candidate
     local -a found
@@ -237,7 +238,7 @@ if (( $+compstate )); then  # from a file in $fpath
     _perdure_complete "$@"
 else
     (( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i }
-    compdef _perdure_complete pi perdure soleur sibyl aur
+    compdef _perdure_complete pi perdure soleur sibyl aur cortext
 fi
 """,
     "fish": r"""
@@ -255,7 +256,7 @@ function __perdure_complete
         end
     end
 end
-for name in pi perdure soleur sibyl aur
+for name in pi perdure soleur sibyl aur cortext
     complete -c $name -f -a '(__perdure_complete)'
 end
 """,

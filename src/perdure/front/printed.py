@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 
 class Printed(io.TextIOBase):
@@ -24,3 +25,12 @@ class Printed(io.TextIOBase):
 
     def writable(self) -> bool:
         return True
+
+
+@contextmanager
+def told_instead(tell: Callable[[str], None]) -> Iterator[None]:
+    """What extensions print is told like everything else: it would be written across the foot, or into an
+    answer that somebody pipes on."""
+    printed = Printed(asyncio.get_running_loop(), tell)
+    with redirect_stdout(printed), redirect_stderr(printed):
+        yield

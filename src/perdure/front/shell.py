@@ -14,7 +14,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import suppress
 
 from perdure import config, registry
 from perdure.agent.aside import in_thread
@@ -27,7 +27,7 @@ from perdure.front.face import Face
 from perdure.front.narration import words
 from perdure.front.opening import Meant
 from perdure.front.output import Output, OutputLost, Styled
-from perdure.front.printed import Printed
+from perdure.front.printed import told_instead
 from perdure.front.profile import Profile
 from perdure.front.visible import one_line
 from perdure.session.session import Session
@@ -65,6 +65,7 @@ class Shell:
         """Whether Ctrl+C was pressed since somebody began to do, or to leave, what they wait for now."""
         self._error: Exception | None = None
         self._has_begun = False
+        """Whether it has gone on without a conversation, and can again."""
 
     @property
     def conversation(self) -> Conversation:
@@ -80,7 +81,7 @@ class Shell:
 
     async def run(self) -> int:
         signals.catch(self.interrupt, self.leave)
-        with self._prints_told():
+        with told_instead(lambda line: self.face.note(Styled(line, "dim"))):
             try:
                 if await self._begin():
                     await self.face.talk(self)
@@ -98,8 +99,8 @@ class Shell:
     async def _begin(self) -> bool:
         """Whether there is a conversation to begin with."""
         meant = await self.profile.begin(self)
-        self._has_begun = True
         if meant is None:
+            self._has_begun = True
             return self.profile.goes_on_alone and self._code is None
         if self._code is not None:
             await in_thread(meant.remove_if_unused)
@@ -122,18 +123,20 @@ class Shell:
             task.cancel()
         if under_way:
             await asyncio.wait(under_way)
-        if self._conversation is None:
-            return
-        try:
-            lost = await self.conversation.save_for_the_last_time()
-        finally:
-            await self.conversation.close()
-        has_refused = self._has_refused or self.conversation.has_refused
-        if lost is not None or (has_refused and not self.face.is_drawn):  # whose user has it in no editor
+        lost: PerdureError | None = None
+        if self._conversation is not None:
+            try:
+                lost = await self.conversation.save_for_the_last_time()
+            finally:
+                await self.conversation.close()
+            self._has_refused |= self.conversation.has_refused
+        if lost is not None or (self._has_refused and not self.face.is_drawn):  # whose user has no editor
             self._code = self._code or 1
         with suppress(OSError, OutputLost):  # of a terminal that went away
             for text in self._waiting:
                 self.face.edit(text)
+            if self._conversation is None:
+                return
             self.conversation.show_notices()
             if lost is not None:
                 self.out.failed(lost)
@@ -145,11 +148,12 @@ class Shell:
 
     def leave(self, code: int) -> None:
         """End it, when the turn that is under way has kept what it has."""
-        if self._code is None:
-            self._code = code
-            self.hurried.clear()
+        is_first = self._code is None
+        self._code = code if not self._code else self._code  # also a signal to who is leaving
         self._left.set()
         self.stop()
+        if is_first:
+            self.hurried.clear()
         self.face.leave()
 
     @property
@@ -165,6 +169,7 @@ class Shell:
     def stop(self) -> None:
         """End the running turn, or command. What waits for it is given back; commands are not done."""
         self._is_stopped = True
+        self.hurried.set()
         if self._code is None:
             waiting, self._waiting = self._waiting, deque()
             if messages := [text for text in waiting if not self._is_command(text)]:
@@ -184,20 +189,12 @@ class Shell:
         self._interrupted_at = now
         if self._task is not None:
             self.stop()
-        elif not is_answered:
+        elif not is_answered and self._code is None:
             self.face.note(Styled("Ctrl+C again leaves, and so does Ctrl+D.", "dim"))
 
     def forgive(self) -> None:
         """The next Ctrl+C is the first one."""
         self._interrupted_at = float("-inf")
-
-    @contextmanager
-    def _prints_told(self) -> Iterator[None]:
-        """What extensions print is told like everything else: it would be written across the foot, or into an
-        answer that somebody pipes on."""
-        printed = Printed(asyncio.get_running_loop(), lambda line: self.face.note(Styled(line, "dim")))
-        with redirect_stdout(printed), redirect_stderr(printed):
-            yield
 
     # --- which conversation ------------------------------------------------------------------------------
 
@@ -277,7 +274,7 @@ class Shell:
         """Of the conversation, which is saved; the shell goes on without one."""
         conversation = self.conversation
         await conversation.save()
-        self._conversation = None
+        self._conversation, self._has_begun = None, True
         self._has_refused |= conversation.has_refused
         await conversation.close()
         self._show_queue()
@@ -337,8 +334,13 @@ class Shell:
                 await conversation.weigh()
                 self._show_queue()
             conversation.warn_of_damage(self.out.program)
-        except Exception as error:  # told at the top
-            self._error = error
+        except Exception as error:
+            if self._has_begun and isinstance(error, PerdureError):  # and goes on without one
+                self.face.failed(error)
+                self._conversation = None
+                await self.profile.end(conversation)
+                return await conversation.close()
+            self._error = error  # told at the top
             self.leave(error.exit_code if isinstance(error, PerdureError) else 1)
 
     # --- what is typed ------------------------------------------------------------------------------------
@@ -464,6 +466,7 @@ class Shell:
                 raise
             return
         if not self.is_talking:
+            self._has_refused = True
             self.face.edit(text)
             raise self.profile.unheard()
         await self.conversation.say(text)

@@ -274,7 +274,7 @@ async def help(shell: Shell, arguments: str) -> None:
     for name, meaning in (*commands.items(), ("", ""), *keys):
         padded = f"{one_line(name):{widest}}" if meaning else one_line(name)
         shell.face.line(Styled(padded, "cyan"), f"  {one_line(meaning)}" if meaning else "")
-    if not shell.profile.has_tools:
+    if not shell.profile.has_tools or not shell.is_talking:
         return
     agent = shell.conversation.agent
     servers = f", and those of MCP servers: {', '.join(agent.servers)}" if agent.servers else ""

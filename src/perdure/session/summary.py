@@ -71,15 +71,16 @@ class Tally(Struct, omit_defaults=True):
             self.entries += 1
             if entry.type == "message":
                 self.messages += 1
-                self.said_last = self.entries
                 last = entry
                 role = entry.role
+                is_about_it = b'"transcript":false' in entry.raw
+                self.said_last = self.said_last if is_about_it else self.entries
                 self.turns += role in _SPOKEN
                 if role == "user" and not self.prompt:
                     self.prompt = one_line(entry.text)
                 if role in ("user", "assistant"):
                     self.said_at = entry.timestamp
-                    said.append(entry)
+                    said += [] if is_about_it else [entry]
             elif entry.type == "session_info" and isinstance(body := entry.body, SessionInfo):
                 self.name = one_line(body.name) if isinstance(body.name, str) else ""
                 self.named_at = self.entries

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from perdure.front.commands import JSON, MODEL, Argument, Command
 
-TOOLS = ("builtin", "claude", "codex", "gemini", "opencode")
+FIRST_PROMPT: dict[str, tuple[str, ...]] = {
+    "claude": (),
+    "codex": (),
+    "gemini": ("-i",),
+    "opencode": ("--prompt",),
+}
+"""Other AI tools, and what stands before the first prompt of one that then goes on to talk."""
+TOOLS = ("builtin", *FIRST_PROMPT)
 STATUSES = ("active", "paused", "completed")
 _TYPE = Argument("--type", "only those of this type", default="", metavar="T")
 _STATUS = Argument(

@@ -13,22 +13,22 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import mkstemp
+from typing import NamedTuple
 
 from perdure import config
 from perdure.errors import NotSaved, PerdureError
 from perdure.front.output import Output, Styled
 from perdure.front.visible import one_line
 from perdure.programs.cortext import pausing, resuming
+from perdure.programs.cortext.commands import FIRST_PROMPT
 from perdure.programs.cortext.profile import Cortext
-from perdure.programs.cortext.workspace import FOLDER, program
+from perdure.programs.cortext.workspace import FOLDER, Workspace, program
 from perdure.session.catalog import Row
 from perdure.session.git_exclude import keep_out
 from perdure.session.lifecycle import CORTEXT
 from perdure.session.session import Session
 from perdure.session.stores import files
 
-FIRST_PROMPT = {"claude": (), "codex": (), "gemini": ("-i",), "opencode": ("--prompt",)}
-"""What stands before the first prompt of a tool that then goes on to talk."""
 _LARGEST = 100 * 1024
 """Bytes of a prompt that is handed over on a command line."""
 _PROMPTS = os.path.join(FOLDER, "prompts")
@@ -52,11 +52,18 @@ def launch(tool: str, row: Row, profile: Cortext, out: Output) -> int:
         out.flush()
         try:
             with _handed_over(prompt, workspace.path) as handed:
-                code = _run([found, *FIRST_PROMPT[tool], handed], workspace.path)
+                ended = _run([found, *FIRST_PROMPT[tool], handed], workspace.path)
         finally:
             CORTEXT.change(session, "paused")
-        pausing.commit(session, workspace, "paused", out)
-    return code
+        if not ended.is_told_to:
+            _commit(session, workspace, out)
+    return ended.code
+
+
+def _commit(session: Session, workspace: Workspace, out: Output) -> None:
+    found = pausing.secrets(session, workspace)
+    if not found or pausing.is_wanted(found, out):
+        out.note(Styled(pausing.committed(session, workspace, "paused"), "dim"))
 
 
 def _found(tool: str, workspace: str) -> str:
@@ -75,7 +82,7 @@ def _first_prompt(profile: Cortext, session: Session, before: str) -> str:
     return "\n\n".join(
         [
             "You go on with a conversation. These are your instructions:",
-            profile.instructions(session).strip(),
+            profile.instructions(session.header).strip(),
             *told,
             resuming.block(session, before),
             "# What was said so far",
@@ -110,14 +117,24 @@ def _handed_over(prompt: str, workspace: str) -> Iterator[str]:
             os.unlink(path)
 
 
-def _run(command: list[str], workspace: str) -> int:
+class _Ended(NamedTuple):
+    code: int
+    is_told_to: bool
+    """By a signal to us, which only saves."""
+
+
+def _run(command: list[str], workspace: str) -> _Ended:
     """It has the terminal, and so the signals of its keys: they are not for us. Others are handed on."""
     try:
         process = subprocess.Popen(command, cwd=workspace, env=config.environment())
     except OSError as error:
         raise PerdureError(f"{command[0]} cannot be started: {error.strerror or error}") from None
 
+    is_told_to = False
+
     def hand_on(number: int, frame: object) -> None:
+        nonlocal is_told_to
+        is_told_to = True
         process.send_signal(number)
 
     def leave_alone(number: int, frame: object) -> None:
@@ -131,4 +148,4 @@ def _run(command: list[str], workspace: str) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return code if code >= 0 else 128 - code
+    return _Ended(code if code >= 0 else 128 - code, is_told_to)

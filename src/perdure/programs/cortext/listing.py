@@ -140,11 +140,8 @@ def chosen(among: Sequence[Row], workspace: Workspace, out: Output) -> Row | Non
         answer = out.answer(_QUESTION, in_conversation=True)
         if not answer:
             return None
-        if answer.isdecimal() and answer.isascii():
-            if 0 < int(answer) <= len(shown):
-                return shown[int(answer) - 1]
-            out.note(f"There is no number {one_line(answer)} here.")
-            continue
+        if row := of_number(answer, shown):
+            return row
         found = meant(answer, among, workspace, out)
         if len(found) == 1:
             return found[0]
@@ -152,6 +149,11 @@ def chosen(among: Sequence[Row], workspace: Workspace, out: Output) -> Row | Non
             shown = found
         else:
             out.note(one_line(f"Nothing here is called or says {answer!r}."))
+
+
+def of_number(text: str, among: Sequence[Row]) -> Row | None:
+    """By its number in a list. `001` is the beginning of an id."""
+    return next((row for number, row in enumerate(among, 1) if str(number) == text), None)
 
 
 def numbered(among: Sequence[Row], columns: int) -> Iterator[tuple[str | Styled, ...]]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from types import SimpleNamespace
 
 from perdure import config
+from perdure.agent.places import REGISTERED
 from perdure.errors import NotSaved, PerdureError
 from perdure.front.output import Output, Styled
 from perdure.front.visible import one_line
 from perdure.programs.cortext import repository
-from perdure.programs.cortext.workspace import FOLDER, INACTIVITY, REGISTRY, Workspace
+from perdure.programs.cortext.workspace import FOLDER, REGISTRY, Workspace
 from perdure.session.stores import files
 from perdure.session.stores.cortext_folder import CONVERSATIONS
 
@@ -50,7 +52,7 @@ def init(options: SimpleNamespace, out: Output) -> int:
         out.line("")
         out.line("Begin with:")
         if path != config.here():
-            out.line(f"  cd {shown}")
+            out.line(f"  cd {one_line(shlex.quote(path))}")
         out.line("  cortext start brainstorm What to build first")
     return 0
 
@@ -83,10 +85,6 @@ def _registry() -> bytes:
         kind: {"name": name, "folder": CONVERSATIONS, "command": f"/workspace.{kind}"}
         for kind, name in _TYPES.items()
     }
-    registry = {
-        "schema_version": "2.0",
-        "conversation_types": types,
-        "tool": "builtin",
-        "inactivity_seconds": int(INACTIVITY),
-    }
+    usual = {name: value for name, value in REGISTERED.items() if value}
+    registry = {"schema_version": "2.0", "conversation_types": types, **usual}
     return json.dumps(registry, indent=2).encode() + b"\n"

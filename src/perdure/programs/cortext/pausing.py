@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 
 from perdure.agent.aside import in_thread
 from perdure.errors import PerdureError
@@ -47,32 +48,22 @@ async def summarise(conversation: Conversation, hurried: asyncio.Event) -> str:
     return said
 
 
-def commit(session: Session, workspace: Workspace, status: str, out: Output) -> None:
-    """Whatever keeps it from being committed, it is saved, and its user is told."""
-    folder = os.path.dirname(os.path.dirname(os.path.relpath(session.ref.path, workspace.path)))
-    title = one_line(title_of(session))
+def secrets(session: Session, workspace: Workspace) -> list[str]:
+    """What looks like one in the messages that HEAD does not have, by their lines."""
+    from perdure.front.secrets import find
 
-    def said(is_session_only: bool) -> str:
-        what = "session update" if is_session_only else _DONE[status]
-        return f"[session] {what}: {title}\n\nSession state was saved: {session.id} is {status}.\n"
-
-    try:
-        if not _is_fit_to_commit(workspace, folder, out):
-            return
-        made = repository.commit(workspace.path, folder, said)
-    except PerdureError as error:
-        out.note(Styled(one_line(error.said), "yellow"))
-        return
-    if made is not None:
-        where = f" on {made.branch}" if made.branch else ", on no branch: HEAD is detached"
-        out.note(Styled(one_line(f"Committed {made.id[:10]}{where}."), "dim"))
+    name = os.path.join(_folder(session, workspace), LOG)
+    with files.open_to_read(workspace.path, name) as file:
+        there = files.read_all(file.fileno(), os.fstat(file.fileno()).st_size)
+    before = _committed(workspace.path, name)
+    before = before if there.startswith(before) else b""
+    fresh = there[len(before) :].decode("utf-8", "replace").split("\n")
+    found = find(enumerate(fresh, before.count(b"\n") + 1))
+    return [f"{os.path.basename(LOG)}, line {each.line}: {each.kind} ({each.shown})" for each in found]
 
 
-def _is_fit_to_commit(workspace: Workspace, folder: str, out: Output) -> bool:
-    """Whether no secret would get into the repository that its user does not want there."""
-    found = _secrets(workspace.path, folder)
-    if not found:
-        return True
+def is_wanted(found: Sequence[str], out: Output) -> bool:
+    """Whether these secrets shall get into the repository."""
     out.note(Styled("What was said since the last commit seems to hold secrets:", "yellow"))
     more = len(found) - _MOST_SHOWN
     for each in [*found[:_MOST_SHOWN], *([f"… and {more} more"] if more > 0 else [])]:
@@ -80,24 +71,33 @@ def _is_fit_to_commit(workspace: Workspace, folder: str, out: Output) -> bool:
     if not out.can_ask:
         out.note(Styled("Saved, and not committed: nobody is here to be asked.", "yellow"))
         return False
-    is_wanted = out.ask("Commit it as it is?")
-    if not is_wanted:
+    answer = bool(out.ask("Commit it as it is?"))
+    if not answer:
         out.note(Styled("Saved, and not committed; the next pause asks again.", "yellow"))
-    return bool(is_wanted)
+    return answer
 
 
-def _secrets(workspace: str, folder: str) -> list[str]:
-    """By their lines, in the messages that HEAD does not have."""
-    from perdure.front.secrets import find
+def committed(session: Session, workspace: Workspace, status: str) -> str:
+    """What became of that, in a sentence: whatever keeps it from being committed, it is saved."""
+    title = one_line(title_of(session))
 
-    name = os.path.join(folder, LOG)
-    with files.open_to_read(workspace, name) as file:
-        there = files.read_all(file.fileno(), os.fstat(file.fileno()).st_size)
-    before = _committed(workspace, name)
-    before = before if there.startswith(before) else b""
-    fresh = there[len(before) :].decode("utf-8", "replace").split("\n")
-    found = find(enumerate(fresh, before.count(b"\n") + 1))
-    return [f"{os.path.basename(LOG)}, line {each.line}: {each.kind} ({each.shown})" for each in found]
+    def said(is_session_only: bool) -> str:
+        what = "session update" if is_session_only else _DONE[status]
+        return f"[session] {what}: {title}\n\nSession state was saved: {session.id} is {status}.\n"
+
+    try:
+        made = repository.commit(workspace.path, _folder(session, workspace), said)
+    except PerdureError as error:
+        return one_line(error.said)
+    if made is None:
+        return "Nothing is new since the last commit."
+    where = f" on {made.branch}" if made.branch else ", on no branch: HEAD is detached"
+    return one_line(f"Committed {made.id[:10]}{where}.")
+
+
+def _folder(session: Session, workspace: Workspace) -> str:
+    """The conversation's, as named from the workspace."""
+    return os.path.dirname(os.path.dirname(os.path.relpath(session.ref.path, workspace.path)))
 
 
 def _committed(workspace: str, name: str) -> bytes:

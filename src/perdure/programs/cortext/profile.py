@@ -12,10 +12,12 @@ from typing import Any
 
 from perdure import __version__, config
 from perdure.agent.aside import in_thread
+from perdure.agent.models import OFFLINE
+from perdure.agent.places import REGISTERED
 from perdure.agent.session import AgentSession
 from perdure.agent.trust import Trust
 from perdure.errors import PerdureError, UsageError
-from perdure.front import opening, recalling, slash
+from perdure.front import opening, recalling, signals, slash
 from perdure.front.autosave import Timer
 from perdure.front.conversation import Conversation
 from perdure.front.opening import Meant
@@ -34,6 +36,9 @@ from perdure.session.session import Session
 from perdure.session.stores import Header, open_store
 
 _TALK = "perdure.programs.cortext.talk"
+_CTRL_C = 130
+_PATIENCE = 1.0
+"""Seconds after which its user is told what is waited for."""
 _CONFIG = "perdure.agent_config"
 _NOBODY: dict[str, Any] = {"command": "", "system_prompt_hash": "", "model": "", "tools": []}
 
@@ -71,14 +76,18 @@ class Cortext(OwnProfile):
 
     def __init__(self, options: SimpleNamespace, workspace: Workspace) -> None:
         settings = workspace.settings()
-        is_trusted = Trust().is_trusted(workspace.path)
-        super().__init__(options, settings if is_trusted else settings._replace(values={}))
+        said = settings.values if Trust().is_trusted(workspace.path) else {}
+        super().__init__(options, settings._replace(values={**REGISTERED, **said}))
         self.workspace = workspace
         self.starts_with: Meant | None = None
         self.commands = {
             **{
                 f"workspace.{kind}": Slash(
-                    f"workspace.{kind}", f"{_TALK}:begin", "TITLE", f"begin a {kind} conversation", given=kind
+                    f"workspace.{kind}",
+                    f"{_TALK}:begin",
+                    "TITLE",
+                    f"begin a conversation: {kind}",
+                    given=kind,
                 )
                 for kind in workspace.types
             },
@@ -91,6 +100,7 @@ class Cortext(OwnProfile):
         """The one that was taken up."""
         self._status = ACTIVE
         """Of that, as it is recorded."""
+        self._instructions = ""
         self._known = ""
         """What its agent is told of it, as it was when it was taken up."""
 
@@ -101,7 +111,7 @@ class Cortext(OwnProfile):
     @property
     def tool(self) -> str:
         """Who goes on with conversations, if nobody says otherwise."""
-        return str(self.settings.values.get("tool", "builtin"))
+        return str(self.settings.values["tool"])
 
     # --- which conversation ------------------------------------------------------------------------------
 
@@ -117,7 +127,7 @@ class Cortext(OwnProfile):
         """Of a conversation that can be begun; UsageError says why it cannot."""
         title = " ".join(title.split())
         if not title:
-            raise UsageError("A conversation needs a title", f"as in /workspace.{kind} API design")
+            raise UsageError("A conversation needs a title", "such as: API design")
         return {
             "conversation_type": kind,
             "title": title,
@@ -150,9 +160,7 @@ class Cortext(OwnProfile):
     # --- who answers -------------------------------------------------------------------------------------
 
     def agent(self, meant: Meant, cwd: str, *, trusted: bool) -> AgentSession:
-        return AgentSession(
-            cwd=cwd, system_prompt=self.workspace.prompt(_kind(meant.header)), trusted=trusted
-        )
+        return AgentSession(cwd=cwd, system_prompt=self.instructions(meant.header), trusted=trusted)
 
     async def prepare(self, conversation: Conversation) -> None:
         await super().prepare(conversation)
@@ -185,8 +193,11 @@ class Cortext(OwnProfile):
         changed = f"The instructions of {known.get('command', 'this conversation')} changed"
         return one_line(f"{changed} since it was last talked in; they are used as they are now.")
 
-    def instructions(self, session: Session) -> str:
-        return self.workspace.prompt(_kind(session.header))
+    def instructions(self, header: Header) -> str:
+        """What its agent is told to be, as it is now. From then on that is what it goes by, also if the file
+        is changed or removed meanwhile."""
+        self._instructions = self.workspace.prompt(_kind(header))
+        return self._instructions
 
     async def _tell(self, conversation: Conversation) -> None:
         """What is part of every prompt, as it is now."""
@@ -233,7 +244,7 @@ class Cortext(OwnProfile):
             **_NOBODY,
             **_recorded(session),
             "command": f"/workspace.{_kind(session.header)}",
-            "system_prompt_hash": _hash(self.instructions(session)),
+            "system_prompt_hash": _hash(self._instructions),
         }
         if agent is not None:
             config |= {"model": agent.model.reference, "tools": sorted(agent.tools)}
@@ -265,12 +276,30 @@ class Cortext(OwnProfile):
 
     async def conclude(self, shell: Shell, conversation: Conversation, status: str) -> None:
         """Sum it up and commit it. It is saved, so who presses Ctrl+C only has no summary."""
+        if shell.face.is_drawn and conversation.agent.model.provider != OFFLINE:
+            shell.face.note(Styled("Saved. Summing up where it stopped; Ctrl+C leaves that out.", "dim"))
         await pausing.summarise(conversation, shell.hurried)
         await self.commit(shell, conversation, status)
 
     async def commit(self, shell: Shell, conversation: Conversation, status: str) -> None:
-        session, out = conversation.session, shell.out
-        await shell.face.aside(lambda: pausing.commit(session, self.workspace, status, out))
+        """It is saved: whoever, or whatever, ends this only keeps it from being committed now."""
+        session, workspace, out = conversation.session, self.workspace, shell.out
+        try:
+            found = await in_thread(pausing.secrets, session, workspace)
+            if found and not await shell.face.aside(lambda: pausing.is_wanted(found, out)):
+                return
+        except signals.Interrupted as error:
+            shell.face.note(Styled("Not committed; the next pause asks again.", "yellow"))
+            if error.exit_code != _CTRL_C:
+                shell.leave(error.exit_code)
+            return
+        except PerdureError as error:
+            return shell.face.note(Styled(one_line(error.said), "yellow"))
+        committing = asyncio.ensure_future(in_thread(pausing.committed, session, workspace, status))
+        if not (await asyncio.wait([committing], timeout=_PATIENCE))[0]:
+            shell.face.note(Styled("Another git is at work in this repository; waiting for it.", "dim"))
+        said = await committing
+        shell.face.note(Styled(said, "dim" if said.startswith("Committed") else "yellow"))
 
     async def let_go(self, shell: Shell) -> None:
         """Of a conversation that was put down; the shell goes on without one."""
@@ -344,8 +373,11 @@ class Cortext(OwnProfile):
         """The agent does."""
 
     def say_how_to_go_on(self, shell: Shell, *, is_saved: bool) -> None:
-        command = f"cortext resume {shlex.quote(shell.conversation.session.id)}"
-        shell.out.line(Styled(f"Resume: {command}", "dim"))
+        shell.out.line(Styled(resume_line(shell.conversation.session.id), "dim"))
+
+
+def resume_line(id: str) -> str:
+    return f"Resume: cortext resume {shlex.quote(id)}"
 
 
 def is_silent(conversation: Conversation) -> bool:

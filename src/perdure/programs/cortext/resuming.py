@@ -11,6 +11,7 @@ from perdure.session.context import said
 from perdure.session.entry import Assistant, ToolResult, User
 from perdure.session.record import dumps
 from perdure.session.session import Session
+from perdure.session.stores.cortext_transcript import is_shown
 
 OPENING, CLOSING = "<conversation-context>", "</conversation-context>"
 UNSHOWN: Mapping[str, Any] = {"transcript": False}
@@ -46,9 +47,9 @@ def request() -> str:
 
 
 def history(session: Session) -> str:
-    """All that was said, whole."""
+    """All that was said, whole; not what programs asked for, nor what was answered to that."""
     parts = []
-    for _, message in said(session.path()):
+    for _, message in said([entry for entry in session.path() if is_shown(entry)]):
         match message:
             case User(content=content):
                 parts.append(f"## User\n\n{text_of(content)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 
 from perdure.agent.aside import in_thread
@@ -12,9 +12,10 @@ from perdure.front.output import Output, Styled
 from perdure.front.shell import Shell
 from perdure.front.visible import one_line
 from perdure.programs.cortext import listing, pausing
-from perdure.programs.cortext.profile import Cortext, is_silent
+from perdure.programs.cortext.profile import Cortext, is_silent, resume_line
 from perdure.programs.cortext.workspace import Workspace
 from perdure.session.catalog import Row
+from perdure.session.ids import nearest
 from perdure.session.stores import open_store
 
 
@@ -65,12 +66,7 @@ def _wanted(options: SimpleNamespace, workspace: Workspace, out: Output) -> Row 
     among = listing.rows(workspace, out, kind=options.type, status=options.status)
     text = " ".join(options.text)
     if text:
-        found = listing.meant(text, among, workspace, out)
-        if not found:
-            from perdure.session.ids import nearest
-
-            near = nearest(text, [row.id for row in among])
-            raise NotFound("Session", text, near, hint="" if near else "`cortext resume --list` shows all")
+        found = _found(text, among, workspace, out, "`cortext resume --list` shows all")
         if len(found) == 1:
             return found[0]
         among = found
@@ -78,9 +74,19 @@ def _wanted(options: SimpleNamespace, workspace: Workspace, out: Output) -> Row 
         out.line(listing.NONE)
         return None
     row = listing.chosen(among, workspace, out)
-    if row is None and not out.can_ask:
-        raise Ambiguous(text or "resume", [each.id for each in among], "conversations")
+    if text and row is None and not out.can_ask:
+        raise Ambiguous(text, [each.id for each in among], "conversations")
     return row
+
+
+def _found(text: str, among: Sequence[Row], workspace: Workspace, out: Output, listed: str) -> list[Row]:
+    """Those that may be meant: one at least."""
+    found = listing.meant(text, among, workspace, out)
+    if not found:
+        known = [name for row in among for name in (row.id, row.id.rpartition("/")[2])]
+        near = nearest(text, known)
+        raise NotFound("Session", text, near, hint="" if near else listed)
+    return found
 
 
 def _may_reopen(row: Row, force: bool, out: Output) -> bool:
@@ -131,12 +137,10 @@ def _picked(shell: Shell, text: str) -> Row | None:
     if not among:
         out.line(listing.NONE.replace("cortext start TYPE TITLE", "/workspace.TYPE TITLE"))
         return None
-    if text.isdecimal() and text.isascii() and 0 < int(text) <= len(among):
-        return among[int(text) - 1]
+    if row := listing.of_number(text, among):
+        return row
     if text:
-        found = listing.meant(text, everything, workspace, out)
-        if not found:
-            raise NotFound("Session", text, hint="/workspace.resume lists what there is")
+        found = _found(text, everything, workspace, out, "/workspace.resume lists what there is")
         if len(found) == 1:
             return found[0]
         among = found
@@ -179,6 +183,7 @@ async def _put_down(shell: Shell, status: str) -> None:
     shell.face.line("")
     shell.face.line(f"Summary: {summary}")
     await _of(shell).commit(shell, conversation, status)
+    shell.face.line(Styled(resume_line(conversation.session.id), "dim"))
     await _of(shell).let_go(shell)
 
 

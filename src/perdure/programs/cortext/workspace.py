@@ -28,8 +28,6 @@ REGISTRY = "registry.json"
 MEMORY = ("constitution", "context", "decisions")
 OWN_COMMANDS = ("stop-conversation", "complete", "resume")
 """What follows `/workspace.` and is no type."""
-INACTIVITY = 300.0
-"""Seconds after which a conversation that nobody says anything in is paused."""
 _MOST = 64 * 1024
 _LONGEST_PAUSE = 10.0**6
 _TYPE = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
@@ -64,12 +62,10 @@ class Workspace:
         relative = os.path.join(FOLDER, "commands", f"workspace.{kind}.md")
         if not _TYPE.fullmatch(kind) or kind in OWN_COMMANDS or not self._is_there(relative):
             known = ", ".join(self.types) or "none"
-            raise UsageError(
-                f"There is no type of conversation {kind!r:.60}",
-                f"there are {known}; {config.as_typed(os.path.join(self.path, relative))} would make it one"
-                if _TYPE.fullmatch(kind) and kind not in OWN_COMMANDS
-                else f"there are {known}",
-            )
+            hint = "; a type is at most 32 small letters, digits and dashes"
+            if _TYPE.fullmatch(kind) and kind not in OWN_COMMANDS:
+                hint = f"; {config.as_typed(os.path.join(self.path, relative))} would make it one"
+            raise UsageError(f"There is no type of conversation {kind!r:.60}", f"there are {known}{hint}")
         text = self._text(relative)
         if not text.strip():
             raise PerdureError(
@@ -158,10 +154,11 @@ def program(name: str, workspace: str, path: str) -> str:
 
 
 def inactivity(values: Mapping[str, Any]) -> float:
-    """Seconds: the environment's, the registry's, or five minutes."""
+    """Seconds after which a conversation that nobody says anything in is paused: as the environment has it,
+    or else the registry."""
     said = config.setting("CORTEXT_INACTIVITY_SECONDS")
     if not said:
-        return float(values.get("inactivity_seconds", INACTIVITY))
+        return float(values["inactivity_seconds"])
     try:
         seconds = float(said)
     except ValueError:

@@ -182,7 +182,7 @@ def block(entry: Entry) -> bytes:
 def _rendered(entry: Entry) -> tuple[str, str]:
     match entry.body:
         case Message(message=Assistant(content=list() as content)):
-            return "Assistant", "\n\n".join(filter(None, map(_part, content)))
+            return "Assistant", "\n\n".join(filter(None, map(_part, content))) or "*(no answer)*"
         case Message(message=ToolResult(tool_name=name)):
             return f"Tool: {name}", _fenced(_short(_clean(entry.text)))
         case Message(message=BashExecution(command=command, output=output)):

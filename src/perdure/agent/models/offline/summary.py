@@ -31,6 +31,8 @@ _MOST = {
 _WIDTH = 170
 _WHOLE = 400
 """Characters of a request that is kept word for word."""
+_OF_A_PROGRAM = ("<resumed at ", "<summary>")
+"""What is said in a user's place, by whoever resumes or condenses a conversation."""
 LAST_REQUEST = "The last request, word for word: "
 
 _CONVERSATION = re.compile(r"(?s)<conversation>(.*)</conversation>")
@@ -111,13 +113,13 @@ def summary(said: Sequence[Said], previous: str = "", focus: str = "") -> str:
 
 
 def where_it_stopped(messages: Sequence[AnyMessage]) -> str:
-    """The last request and the gist of what was answered, in the words that were said. What a program asked
-    begins with a tag, and is no part of it."""
+    """The last request and the gist of what was answered, in the words that were said."""
     asked = answered = ""
     is_users = is_open = False
-    for each in _conversation_of(render(messages).removeprefix("<conversation>\n")):
+    spoken = render(messages).removeprefix("<conversation>\n").removesuffix("\n</conversation>")
+    for each in _conversation_of(spoken):
         if each.who == "User":
-            is_users = not each.text.lstrip().startswith("<")
+            is_users = not each.text.startswith(_OF_A_PROGRAM)
             if is_users:
                 asked, answered, is_open = one_line(each.text, _WIDTH), "", True
         elif is_users:
