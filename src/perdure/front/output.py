@@ -119,6 +119,10 @@ class Output:
         """One line of the answer, its parts joined as they are."""
         self._write(painted(parts, self.colour) + "\n")
 
+    def visible_lines(self, lines: Sequence[str]) -> None:
+        """Lines of the answer whose content is visible already, and whose escape codes are ours."""
+        self._write("\n".join([*lines, ""]))
+
     def prompt(self, text: str) -> None:
         """What stands before an answer that is waited for."""
         self._write(visible(text))
@@ -353,18 +357,28 @@ class Progress:
 def painted(parts: Sequence[str | Styled], colour: bool) -> str:
     """The parts joined, all of them visible, in their colours or without."""
     return "".join(
-        f"\x1b[{_STYLES[part.style]}m{visible(part.text)}\x1b[m"
+        coloured(visible(part.text), part.style)
         if colour and isinstance(part, Styled)
         else visible(part.text if isinstance(part, Styled) else part)
         for part in parts
     )
 
 
+def coloured(text: str, style: str) -> str:
+    """Text that is visible already, in a style, or in none."""
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[m" if style else text
+
+
 def _write(stream: TextIO, text: str, spell: Callable[[str], str]) -> None:
     try:
-        _write_whole(stream, text)
+        return _write_whole(stream, text)
     except UnicodeEncodeError:  # before anything was written: an encoding that knows fewer characters
-        _write_whole(stream, re.sub(r"[^\x00-\x7f]", lambda found: spell(found[0]), text))
+        pass
+    for line in re.findall(".*\n|.+", text):
+        try:
+            _write_whole(stream, line)
+        except UnicodeEncodeError:
+            _write_whole(stream, re.sub(r"[^\x00-\x7f]", lambda found: spell(found[0]), line))
 
 
 def _write_whole(stream: TextIO, text: str) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from perdure.front.output import Styled
-from perdure.front.visible import one_line, pad, width
+from perdure.front.output import Styled, coloured
+from perdure.front.visible import are_plain, one_line, pad, width
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from perdure.front.output import Output
 
@@ -29,26 +29,57 @@ def table(
     the `spare` ones, the most wanted first, those are left out that do not; through a pipe nothing is cut.
     `right` are columns of numbers, `below` has a line of text for each row, or none. Returns the columns
     shown."""
-    cells = [[one_line(cell.text if isinstance(cell, Styled) else cell) for cell in row] for row in rows]
-    widths = [max(map(width, column)) for column in zip(heads, *cells, strict=True)]
+    columns = [_Column(cells) for cells in zip(heads, *rows, strict=True)]
     kept: Sequence[int] = range(len(heads))
     if out.is_terminal and spare:
-        kept = _fitting(widths, out.columns, flexible, spare)
-        heads, rows = [heads[at] for at in kept], [[row[at] for at in kept] for row in rows]
-        widths = [widths[at] for at in kept]
-        right = [kept.index(at) for at in right if at in kept]
-        flexible = kept.index(flexible) if flexible in kept else -1
-    if out.is_terminal and flexible >= 0:
-        others = sum(widths) - widths[flexible] + len(_GAP) * (len(heads) - 1)
-        least = min(_NARROWEST, widths[flexible])
-        widths[flexible] = max(least, min(widths[flexible], out.columns - others))
-    _line(out, [Styled(head, "dim") for head in heads], widths, right)
-    for at, row in enumerate(rows):
-        _line(out, row, widths, right)
-        if below and below[at]:
-            text = f"{' ' * widths[0]}{_GAP}! {one_line(below[at])}"
-            out.line(Styled(pad(text, out.columns).rstrip() if out.is_terminal else text, "yellow"))
+        kept = _fitting([each.width for each in columns], out.columns, flexible, spare)
+    if out.is_terminal and flexible in kept:
+        others = sum(columns[at].width for at in kept if at != flexible) + len(_GAP) * (len(kept) - 1)
+        columns[flexible].narrow(out.columns - others)
+    shown = [columns[at].padded(right=at in right, is_last=at == kept[-1]) for at in kept]
+    if out.colour:
+        styles = [["dim", *(getattr(row[at], "style", "") for row in rows)] for at in kept]
+        shown = [[*map(coloured, *each)] for each in zip(shown, styles, strict=True)]
+    lines = [*map(_GAP.join, zip(*shown, strict=True))]
+    if any(below):
+        indent = " " * columns[kept[0]].width
+        lines = [
+            line
+            for row, why in zip(lines, ("", *below), strict=True)
+            for line in (row, *([_below(f"{indent}{_GAP}! {one_line(why)}", out)] if why else ()))
+        ]
+    out.visible_lines(lines)
     return kept
+
+
+class _Column:
+    """Its cells, each on one line. Most are ASCII without exception: those are cleaned, measured and padded
+    without a look at each character."""
+
+    def __init__(self, cells: Iterable[str | Styled]) -> None:
+        self._texts = [cell.text if isinstance(cell, Styled) else cell for cell in cells]
+        self._is_plain = are_plain(self._texts)
+        if not self._is_plain:
+            self._texts = [*map(one_line, self._texts)]
+        self.width = max(map(len if self._is_plain else width, self._texts))
+
+    def narrow(self, columns: int) -> None:
+        """To that many, if it can be."""
+        if columns < self.width:
+            self.width = max(min(_NARROWEST, self.width), columns)
+            self._is_plain = False
+
+    def padded(self, *, right: bool, is_last: bool) -> list[str]:
+        if self._is_plain:
+            texts = [each.rjust(self.width) if right else each.ljust(self.width) for each in self._texts]
+        else:
+            texts = [pad(each, self.width, right=right) for each in self._texts]
+        return [each.rstrip() for each in texts] if is_last else texts
+
+
+def _below(text: str, out: Output) -> str:
+    text = pad(text, out.columns).rstrip() if out.is_terminal else text
+    return coloured(text, "yellow") if out.colour else text
 
 
 def _fitting(
@@ -61,15 +92,3 @@ def _fitting(
         if sum(least[at] for at in wanted) + len(_GAP) * (len(wanted) - 1) <= columns:
             kept = wanted
     return sorted(kept)
-
-
-def _line(out: Output, row: Sequence[str | Styled], widths: Sequence[int], right: Sequence[int]) -> None:
-    parts: list[str | Styled] = []
-    for at, cell in enumerate(row):
-        text = one_line(cell.text if isinstance(cell, Styled) else cell)
-        is_last = at == len(row) - 1
-        shown = pad(text, widths[at], right=at in right)
-        shown = shown.rstrip() if is_last else shown
-        parts.append(Styled(shown, cell.style) if isinstance(cell, Styled) else shown)
-        parts.append("" if is_last else _GAP)
-    out.line(*parts)

@@ -15,7 +15,7 @@ import re
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 # Controls, surrogates, separators, format controls, and all that Unicode calls default ignorable: bidi
 # controls, fillers, invisible operators, tags, annotations.
@@ -77,6 +77,12 @@ def one_line(text: str) -> str:
     """Visible, and on one line: each run of white space is one blank."""
     shown = visible(text)
     return shown if shown.isprintable() and "  " not in shown else re.sub(r"\s+", " ", shown)
+
+
+def are_plain(texts: Sequence[str]) -> bool:
+    """Whether all are on one line as they stand, and take a column a character; asked of all at once."""
+    together = "|".join(texts)
+    return together.isascii() and together.isprintable() and "  " not in together
 
 
 def width(text: str) -> int:
