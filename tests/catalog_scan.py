@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from perdure.errors import PerdureError
-from perdure.session import catalog as catalog_module
-from perdure.session import lifecycle, listing, tree
+from perdure.session import catalog_file, lifecycle, listing, tree
 from perdure.session.catalog import Catalog, Hit, Row, Scope
 from perdure.session.entry import Assistant, Entry, Message, ToolCall
 from perdure.session.ids import milliseconds
@@ -336,7 +335,7 @@ class World(NamedTuple):
         with (
             patch.dict(os.environ, HOME=self.home),
             patch.object(time, "time_ns", lambda: clock() + self.ahead),
-            patch.object(catalog_module, "_WAIT", 0.1),
+            patch.object(catalog_file, "_WAIT", 0.1),
             patch.object(listing, "stamp", lambda *all: stamp(*map(_in_seconds, all)))
             if self.is_coarse
             else patch.object(listing, "stamp", stamp),

@@ -2,11 +2,14 @@
 a module that joins one of them has to be worth it to everybody who only lists."""
 
 import ast
+import contextlib
+import io
 import subprocess
 import sys
 
 import pytest
 
+from perdure.programs.cortext.command_line import main as cortext
 from perdure.session.catalog import Catalog, Scope
 from perdure.session.stores import Header, open_store
 from perdure.testing import user_entry
@@ -14,10 +17,11 @@ from perdure.testing import user_entry
 # pip's console scripts load `re` and `sys` themselves.
 BEFORE = "import re, sys; before = set(sys.modules)\n"
 MAIN = """
-from perdure.programs.pi import main
+from perdure.programs.{module} import main
 code = main({words!r})
 print(repr((code, set(sys.modules) - before)), file=sys.stderr)
 """
+COMMAND_LINE = ("", ".command_line")
 VERSION = {"perdure", "perdure.programs", "perdure.programs.pi"}
 COMMAND = VERSION | {
     "perdure.config",
@@ -34,8 +38,25 @@ COMMAND = VERSION | {
 CATALOG = COMMAND | {
     "perdure.front.ages",
     "perdure.session.catalog",
+    "perdure.session.catalog_file",
     "perdure.session.holder",
     "perdure.session.listing",
+}
+OF_PI = {"perdure.programs.pi"}
+AUR = (CATALOG - OF_PI) | {
+    "perdure.front.amounts",
+    "perdure.front.table",
+    *(
+        f"perdure.programs.aur{name}"
+        for name in ("", ".background", ".command_line", ".commands", ".listing", ".settings")
+    ),
+}
+CORTEXT = (CATALOG - OF_PI) | {
+    "perdure.front.table",
+    *(
+        f"perdure.programs.cortext{name}"
+        for name in ("", ".command_line", ".commands", ".listing", ".workspace")
+    ),
 }
 LS = CATALOG | {"perdure.front.commands.ls", "perdure.front.table"}
 SEARCH = CATALOG | {"perdure.front.commands.search", "perdure.session.query"}
@@ -58,9 +79,9 @@ SMALL = {
 }
 
 
-def loaded(*words: str) -> tuple[int, set[str]]:
+def loaded(*words: str, module: str = "pi") -> tuple[int, set[str]]:
     done = subprocess.run(
-        [sys.executable, "-c", BEFORE + MAIN.format(words=[*words])],
+        [sys.executable, "-c", BEFORE + MAIN.format(module=module, words=[*words])],
         capture_output=True,
         text=True,
         check=True,
@@ -87,6 +108,25 @@ def settled(home, monkeypatch, tmp_path):
         catalog.catch_up(Scope.everything(), text=True)
 
 
+@pytest.fixture
+def listed(home, monkeypatch, tmp_path):
+    """Makes sessions of a layout that the catalog knows, in a workspace."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(layout: str) -> None:
+        with contextlib.redirect_stdout(io.StringIO()):
+            assert cortext(["init"]) == 0
+        store = open_store(layout, durability="process")
+        for text in ("the zebra", "the giraffe"):
+            header = Header("", "2026-01-31T09:05:00.123Z", facts={"status": "paused"})
+            store.create(header._replace(id=store.new_id(header)), [user_entry(text)])
+        monkeypatch.setattr("perdure.session.indexing._SETTLED", 0)
+        with Catalog() as catalog:
+            catalog.catch_up(Scope.everything())
+
+    return make
+
+
 def test_the_version_loads_nothing_but_this_package():
     code, modules = loaded("--version")
     own, others = parts(modules)
@@ -99,6 +139,30 @@ def test_a_listing_loads_the_catalog_and_no_store(settled):
     code, modules = loaded("sessions", "ls")
     own, others = parts(modules)
     assert (code, own) == (0, LS)
+    assert others <= SMALL
+
+
+@pytest.mark.parametrize("program", ["aur", "cortext"])
+def test_the_version_of_a_program_loads_nothing_but_this_package(program):
+    code, modules = loaded("--version", module=f"{program}.command_line")
+    own, others = parts(modules)
+    names = {"perdure", "perdure.programs", *(f"perdure.programs.{program}{each}" for each in COMMAND_LINE)}
+    assert (code, own, others) == (0, names, set())
+
+
+@pytest.mark.parametrize(
+    ("program", "layout", "words", "expected"),
+    [
+        ("aur", "aurora", ["spawn", "--list-sessions"], AUR),
+        ("cortext", "cortext", ["resume", "--list"], CORTEXT),
+    ],
+)
+def test_the_lists_of_aur_and_cortext_load_what_ls_does(program, layout, words, expected, home, listed):
+    """Neither what talks, nor a JSON decoder: of a workspace as it is made, none reads the registry."""
+    listed(layout)
+    code, modules = loaded(*words, module=f"{program}.command_line")
+    own, others = parts(modules)
+    assert (code, own) == (0, expected)
     assert others <= SMALL
 
 
@@ -122,7 +186,7 @@ def test_only_a_change_loads_what_reads_sessions(settled):
 def test_a_prompt_loads_nothing_of_what_is_not_there(tmp_path):
     """No SDK, no reader of templates and skills, no list of packages, where there is nothing for them."""
     words = ["--print", "--no-session", "--model", "offline", "hello"]
-    source = BEFORE + MAIN.format(words=words)
+    source = BEFORE + MAIN.format(module="pi", words=words)
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=tmp_path)
     code, loaded = ast.literal_eval(done.stderr.splitlines()[-1])
     assert code == 0
@@ -133,7 +197,7 @@ def test_a_prompt_loads_nothing_of_what_is_not_there(tmp_path):
 
 def test_a_conversation_through_a_pipe_loads_nothing_that_draws_a_screen(tmp_path):
     """Nor what only a resumed session, a search or an exported document needs."""
-    source = BEFORE + MAIN.format(words=["--model", "offline"])
+    source = BEFORE + MAIN.format(module="pi", words=["--model", "offline"])
     lines = "hello\n/session\n/help\n!echo hi\n"
     done = subprocess.run(
         [sys.executable, "-c", source], input=lines, capture_output=True, text=True, cwd=tmp_path

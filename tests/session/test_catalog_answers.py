@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import namedtuple
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from perdure.session import catalog as catalog_module
 from perdure.session import lifecycle
-from perdure.session.catalog import Catalog, Scope
+from perdure.session.catalog import Catalog, Lasting, Scope
 from perdure.session.query import MARK, UNMARK
 from perdure.session.session import Session
 from tests import pi_files
@@ -143,6 +144,39 @@ def test_sessions_of_one_id_and_one_time_have_one_order(home):
         put(pi_path(home, folder=name), *CHAIN)
         listed()
     assert len(listed()) == 4
+
+
+class Part(Lasting, namedtuple("Part", "id program title recorded waits lock path")):
+    __slots__ = ()
+
+
+def test_a_part_of_every_row_is_that_part_in_the_same_order(workspace):
+    """Names that are no text included; and by status, too."""
+    refs = {layout: made(layout, f"hello {number}") for layout in ALL for number in range(2)}
+    os.rename(refs["pi"].path, Path(os.path.dirname(refs["pi"].path), os.fsdecode(b"\xff\xfe.jsonl")))
+    rows = listed()
+    with Catalog() as catalog:
+        scope = Scope.everything()
+        parts = catalog.some(scope, Part)
+        assert len(parts) == 10
+        assert "\udcff\udcfe" in {part.id for part in parts}
+        assert parts == [Part._make(getattr(row, name) for name in Part._fields) for row in rows]
+        assert [part.status for part in parts] == [row.status for row in rows]
+        paused = [row.id for row in rows if row.status == "paused"]
+        assert [part.id for part in catalog.some(scope, Part, status="paused")] == paused
+
+
+def test_what_is_over_asks_no_lock(workspace, monkeypatch):
+    """Of thousands of sessions, nearly all are."""
+    for kind, name, status in (
+        (lifecycle.AURORA, "aurora", "completed"),
+        (lifecycle.CORTEXT, "cortext", "paused"),
+    ):
+        with Session.open(store_of(name), made(name, "over")) as session:
+            kind.change(session, status)
+    rows = listed()
+    monkeypatch.setattr(catalog_module, "holder_at", None)
+    assert {row.status for row in rows} == {"completed", "paused"}
 
 
 def test_of_equal_hits_one_is_the_best_however_they_were_read(home):

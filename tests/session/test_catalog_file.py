@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from perdure import config
-from perdure.session import catalog as catalog_module
+from perdure.session import catalog_file
 from perdure.session.catalog import Catalog, Scope
 from perdure.session.indexing import Indexing
 from perdure.session.stores import Found
@@ -191,7 +191,7 @@ def test_a_disk_that_is_full_is_in_nobodys_way(size, workspace):
 @pytest.mark.parametrize("is_new", [True, False], ids=["before its first use", "in use"])
 def test_a_catalog_that_another_process_holds_is_done_without(is_new, workspace, monkeypatch):
     """After a wait, from memory, and with a word about it; afterwards it is used again."""
-    monkeypatch.setattr(catalog_module, "_WAIT", 0.05)
+    monkeypatch.setattr(catalog_file, "_WAIT", 0.05)
     path = Path(config.cache("catalog.db"))
     if is_new:
         path.parent.mkdir(parents=True)
@@ -211,7 +211,7 @@ def test_a_catalog_that_another_process_holds_is_done_without(is_new, workspace,
 
 def test_a_catalog_that_is_damaged_and_then_held_is_done_without(workspace, monkeypatch):
     """One misfortune after the other."""
-    monkeypatch.setattr(catalog_module, "_WAIT", 0.05)
+    monkeypatch.setattr(catalog_file, "_WAIT", 0.05)
     made("pi", "hello")
     with Catalog() as catalog, contextlib.ExitStack() as held:
         scope = Scope.everything()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 
 _MINUTE = 60
 _HOUR = 60 * _MINUTE
@@ -24,10 +25,8 @@ def ago(then: float | None, now: float | None = None) -> str:
 
 def when(then: float | None) -> str:
     """`2026-01-31 09:05`, by the clock of who looks; nothing if it is not known. In seconds since 1970."""
-    from datetime import datetime
-
     try:
-        return datetime.fromtimestamp(then).strftime("%Y-%m-%d %H:%M") if then else ""
+        return str(datetime.fromtimestamp(then))[:16] if then else ""
     except (OverflowError, OSError, ValueError):
         return ""
 

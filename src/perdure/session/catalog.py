@@ -18,6 +18,7 @@ from collections import namedtuple
 from perdure import config
 from perdure.errors import Unreadable
 from perdure.session import listing
+from perdure.session.catalog_file import connect, is_damage, prepared
 from perdure.session.holder import holder_at
 from perdure.session.layouts import LAYOUTS, Home, homes, shown_status
 
@@ -27,46 +28,50 @@ if TYPE_CHECKING:
     from typing import Any, Self, TypeVar
 
     T = TypeVar("T")
+    Part = TypeVar("Part", bound="Lasting")
     Progress = Callable[[int, int], object]
     Change = tuple[Home, str, str, listing.Status, listing.Status]
     """A home, and what stands in its listing."""
 
-_VERSION = 3
-"""Of the tables below and of all that is put into them. A catalog of another one is made anew."""
-_WAIT = 5.0
-"""Seconds for another process that is catching up. After that we do without the file."""
 MOST_RANKED = 1000
 
-_TABLES = """
-CREATE TABLE session (
-    key INTEGER PRIMARY KEY,
-    program TEXT, home TEXT, folder TEXT, path TEXT, id TEXT,
-    title TEXT, preview TEXT, messages INTEGER, turns INTEGER, kind TEXT, summary TEXT, created INTEGER,
-    active INTEGER, waits INTEGER, recorded TEXT, cwd TEXT, project TEXT, size INTEGER, problem TEXT,
-    lock TEXT, stamp INTEGER, has_text INTEGER
-);
-CREATE TABLE reading (session INTEGER PRIMARY KEY, state BLOB);
-CREATE INDEX stamps ON session (home, program, folder, path, stamp, has_text);
-CREATE INDEX newest ON session (active, id, path);
-CREATE INDEX ids ON session (id);
-CREATE TABLE entry (key INTEGER PRIMARY KEY, session INTEGER, id TEXT);
-CREATE UNIQUE INDEX entries ON entry (session, id);
-CREATE VIRTUAL TABLE said USING fts5 (
-    session UNINDEXED, entry UNINDEXED, role UNINDEXED, text, tokenize = 'unicode61 remove_diacritics 2'
-);
-"""
 KEY_BITS = 20
 LATEST = 2**43 - 1  # milliseconds, with which a key still is a number of SQLite's: in the year 2248
 """An entry's key is its time in milliseconds, and so many bits to tell apart what has the same. It is also
 the number of its text in `said`: so the newest are found first, and those since a moment alone."""
 
 
+class Lasting:
+    """What has a program, a recorded status and a lock: a row of the catalog, or a part of one, which are
+    named tuples."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        _fields: Any
+        _make: Any
+
+    program: str
+    recorded: str
+    waits: bool
+    lock: str
+
+    @property
+    def status(self) -> str:
+        """As it is to be shown. Who is alive is asked of the lock, now, and only where that matters."""
+        if not self.lock:
+            return "unreadable"
+        is_held = self.recorded in ("", "active") and holder_at(self.lock) is not None
+        return shown_status(LAYOUTS[self.program].when_dead, self.recorded, waits=self.waits, is_held=is_held)
+
+
 class Row(
+    Lasting,
     namedtuple(
         "Row",
         "program id path title preview messages turns kind summary created active recorded waits cwd project"
         " size problem lock key",
-    )
+    ),
 ):
     """A session, as its files say. Times are milliseconds since 1970."""
 
@@ -93,14 +98,6 @@ class Row(
     problem: str | None
     lock: str
     key: int
-
-    @property
-    def status(self) -> str:
-        """As it is to be shown. Who is alive is asked of the lock, now."""
-        if not self.lock:
-            return "unreadable"
-        is_held = self.recorded in ("", "active") and holder_at(self.lock) is not None
-        return shown_status(LAYOUTS[self.program].when_dead, self.recorded, waits=self.waits, is_held=is_held)
 
     @property
     def facts(self) -> dict[str, object]:
@@ -206,6 +203,11 @@ class Catalog:
         """The sessions of a scope, the last talked in first; all of them if `limit` is 0."""
         return self._answered(scope, lambda: self._rows(scope, status, limit))
 
+    def some(self, scope: Scope, kind: type[Part], *, status: str = "") -> list[Part]:
+        """All of them in the same order, each as one of that kind: a named tuple with some fields of a `Row`.
+        Most of what it takes to hand over thousands of rows is what nobody is going to look at."""
+        return self._answered(scope, lambda: self._some(scope, kind, status))
+
     def count(self, scope: Scope) -> int:
         where, values = self._where(scope)
         counted = f"SELECT count(*) FROM session WHERE {where}"
@@ -242,10 +244,21 @@ class Catalog:
             f" ORDER BY active DESC, id DESC, path DESC LIMIT {most}",
             values,
         )
-        rows = _rows(found)
+        rows = _rows(found, Row)
         if status:
             rows = [row for row in rows if row.status == status]
         return rows[:limit] if limit else rows
+
+    def _some(self, scope: Scope, kind: type[Part], status: str) -> list[Part]:
+        where, values = self._where(scope)
+        # Sorting those few fields takes less than finding each row by its place in an index.
+        found = self._db.execute(
+            f"SELECT {', '.join(kind._fields)} FROM session WHERE {where}"
+            " ORDER BY +active DESC, +id DESC, +path DESC",
+            values,
+        )
+        rows = _rows(found, kind)
+        return [row for row in rows if row.status == status] if status else rows
 
     def _search(self, scope: Scope, words: str, role: str, since: int, limit: int) -> Matches:
         where, values = self._where(scope)
@@ -291,7 +304,7 @@ class Catalog:
             (query.MARK, query.UNMARK, words, min(keys), max(keys), str(keys)),
         ):
             about = readable(entry), readable(role), key >> KEY_BITS, query.readable(snippet)
-            hits[key] = Hit(_rows([row])[0], *about)
+            hits[key] = Hit(_rows([row], Row)[0], *about)
         return [hits[key] for key in keys]
 
     def _where(self, scope: Scope) -> tuple[str, list[str | bytes]]:
@@ -355,9 +368,9 @@ class Catalog:
 
     def _opened(self) -> sqlite3.Connection:
         try:
-            return _connect(self.path)
+            return connect(self.path)
         except (OSError, sqlite3.DatabaseError) as error:
-            return self._anew() if _is_damage(error) else self._in_memory(error)
+            return self._anew() if is_damage(error) else self._in_memory(error)
 
     def _anew(self) -> sqlite3.Connection:
         """A damaged catalog is removed. Who has it open goes on with what has no name any more."""
@@ -365,14 +378,14 @@ class Catalog:
             for suffix in ("", "-wal", "-shm"):
                 if os.path.lexists(self.path + suffix):
                     os.unlink(self.path + suffix)
-            return _connect(self.path)
+            return connect(self.path)
         except (OSError, sqlite3.Error) as error:
             return self._in_memory(error)
 
     def _in_memory(self, error: Exception) -> sqlite3.Connection:
         reason = error.strerror if isinstance(error, OSError) else error
         self.notice = f"The catalog {self.path} cannot be used ({reason}), so every session is read"
-        return _prepared(sqlite3.connect(":memory:", isolation_level=None))
+        return prepared(sqlite3.connect(":memory:", isolation_level=None))
 
     def _answered(self, scope: Scope, question: Callable[[], T], *, text: bool = False) -> T:
         """Ask, of one moment; and if the answer shows that the catalog is damaged, ask a new one."""
@@ -397,7 +410,7 @@ class Catalog:
                 return work()
             except sqlite3.DatabaseError as error:
                 self._db.close()
-                is_hopeless = has_been_made_anew or not _is_damage(error)
+                is_hopeless = has_been_made_anew or not is_damage(error)
                 self._db = self._in_memory(error) if is_hopeless else self._anew()
                 work = again or work
         return work()
@@ -411,23 +424,6 @@ def stamp(milliseconds: int) -> str:
 
 _COLUMNS = ", ".join(f"session.{name}" for name in Row._fields)
 _MADE_BY_TIME = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7")  # a UUID of version 7
-_PASSING = {
-    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR),
-    *(sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY),
-}
-_PAGE = 4096
-
-
-def _is_damage(error: Exception) -> bool:
-    """Whether the file is no catalog, or not this version's. One that is locked, read-only or full is good,
-    and only cannot be used now."""
-    if isinstance(error, OSError):
-        return False
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _PASSING
-
-
-class _NoCatalog(sqlite3.DatabaseError):
-    """It is of another version, somebody else's, or cut short."""
 
 
 def storable(text: str) -> str | bytes:
@@ -443,12 +439,12 @@ def readable(stored: str | bytes) -> str:
     return stored if isinstance(stored, str) else stored.decode("utf-8", "surrogatepass")
 
 
-def _rows(found: Iterable[Sequence[Any]]) -> list[Row]:
-    rows = [*map(Row._make, found)]
-    for at, row in enumerate(rows):
+def _rows(found: Iterable[Sequence[Any]], kind: type[Part]) -> list[Part]:
+    values = [*found]
+    for at, row in enumerate(values):
         if bytes in map(type, row):
-            rows[at] = Row._make(readable(each) if type(each) is bytes else each for each in row)
-    return rows
+            values[at] = [readable(each) if type(each) is bytes else each for each in row]
+    return [*map(kind._make, values)]
 
 
 def _condition(home: Home, cwd: str) -> tuple[str, str] | None:
@@ -460,41 +456,3 @@ def _condition(home: Home, cwd: str) -> tuple[str, str] | None:
     names = {"folder": "", "cwd": cwd, "name": os.path.basename(cwd)}
     column = "project" if by == "name" else by
     return (f" AND {column} = ?", names[by]) if by else None
-
-
-def _connect(path: str) -> sqlite3.Connection:
-    """A catalog of this version in that file. What sessions say is their owner's business, and so is this."""
-    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        if os.fstat(file).st_size % _PAGE:  # SQLite would take what is missing of the last page for zeros
-            raise _NoCatalog("cut short")
-    finally:
-        os.close(file)
-    db = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
-    try:
-        return _prepared(db)
-    except BaseException:
-        db.close()
-        raise
-
-
-def _prepared(db: sqlite3.Connection) -> sqlite3.Connection:
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    if version != _VERSION:
-        if version:
-            raise _NoCatalog(f"a catalog of version {version}")
-        if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise _NoCatalog("tables of somebody else's")
-        # Readers and one writer at a time are not in each other's way, and a power cut leaves the old or the
-        # new, though never synced when it is written: only when SQLite moves what was written to its place.
-        db.execute(f"PRAGMA page_size = {_PAGE}")
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("BEGIN IMMEDIATE")
-        if not db.execute("PRAGMA user_version").fetchone()[0]:
-            for statement in _TABLES.split(";\n"):
-                db.execute(statement)
-            db.execute(f"PRAGMA user_version = {_VERSION}")
-        db.execute("COMMIT")
-    db.execute("PRAGMA synchronous = NORMAL")
-    return db

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from stat import S_ISLNK
 
 from perdure import registry
 from perdure.errors import Unreadable
@@ -109,8 +110,9 @@ def soleur(root: str) -> Iterator[Place]:
 
 def _flat(root: str, suffix: str) -> Iterator[Place]:
     for item in _items(root):
-        if item.name.endswith(suffix) and item.name != suffix:
-            yield item.name.removesuffix(suffix), item.path, _status(item), None
+        name = item.name
+        if name.endswith(suffix) and name != suffix:
+            yield name.removesuffix(suffix), item.path, _status(item), None
 
 
 # --- sibyl: a folder a session ----------------------------------------------------------------------
@@ -135,12 +137,14 @@ def sibyl(root: str) -> Iterator[Place]:
 
 _DEEPEST = 8  # folders above a conversation's own
 _LONGEST_REGISTRY = 2**24
+_CONVERSATIONS = "conversations"
+_USUAL_FOLDER = b'"folder": "conversations"'
 
 
 def cortext(root: str) -> Iterator[Place]:
     """In `conversations/`, and in the folders that types of conversations have for themselves."""
     seen = set()
-    for folder in (*_type_folders(root), "conversations"):
+    for folder in dict.fromkeys((*_type_folders(root), _CONVERSATIONS)):
         for place in _conversations(os.path.join(root, folder), ""):
             if place[1] not in seen:
                 seen.add(place[1])
@@ -148,31 +152,45 @@ def cortext(root: str) -> Iterator[Place]:
 
 
 def _conversations(folder: str, day: str) -> Iterator[Place]:
-    """What cannot be looked into is listed all the same: reading it says why."""
+    """What cannot be looked into is listed all the same: reading it says why. All else is looked at from its
+    folder on, which spares the system the way there."""
     try:
-        if os.path.islink(folder):
-            raise OSError
-        items = sorted(os.scandir(folder), key=lambda item: item.name)
+        here, items = _looked_into(folder)
     except FileNotFoundError:
         return
     except OSError:
         yield os.path.basename(folder), folder, None, None
         return
-    for item in items:
-        if item.name.startswith(".") or not (item.is_dir(follow_symlinks=False) or _leads_to_a_folder(item)):
-            continue
-        id = f"{day}/{item.name}" if day else item.name
-        own = os.path.join(item.path, ".session")
-        if not os.path.lexists(own):
-            if not day:
-                yield from _conversations(item.path, item.name)
-        elif item.is_symlink():
-            yield id, item.path, None, None
-        elif os.path.islink(own):
-            yield id, os.path.join(own, "messages.jsonl"), None, None
-        else:
-            log = os.path.join(own, "messages.jsonl")
-            yield id, log, _stat(log), _stat(os.path.join(own, "session.json"))
+    try:
+        for item in items:
+            name = item.name
+            if name[0] == "." or not (item.is_dir(follow_symlinks=False) or _leads_to_a_folder(item)):
+                continue
+            id = f"{day}/{name}" if day else name
+            own = _stat(f"{name}/.session", here)
+            if own is None:
+                if not day:
+                    yield from _conversations(f"{folder}/{name}", name)
+            elif item.is_symlink():
+                yield id, f"{folder}/{name}", None, None
+            elif S_ISLNK(own.st_mode):
+                yield id, f"{folder}/{name}/.session/messages.jsonl", None, None
+            else:
+                log = f"{name}/.session/messages.jsonl"
+                yield id, f"{folder}/{log}", _stat(log, here), _stat(f"{name}/.session/session.json", here)
+    finally:
+        os.close(here)
+
+
+def _looked_into(folder: str) -> tuple[int, list[os.DirEntry[str]]]:
+    """A descriptor of it, and what is in it, by name; of a link, an error."""
+    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        with os.scandir(here) as found:
+            return here, sorted(found, key=lambda item: item.name)
+    except OSError:
+        os.close(here)
+        raise
 
 
 def _type_folders(root: str) -> Iterable[str]:
@@ -183,6 +201,8 @@ def _type_folders(root: str) -> Iterable[str]:
             text = file.read(_LONGEST_REGISTRY)
     except OSError:
         return ()
+    if b"\\" not in text and b"\0" not in text and text.count(b'"folder"') == text.count(_USUAL_FOLDER):
+        return ()  # as nearly every registry is, and no JSON has to be loaded to see that
     import json
 
     try:
@@ -244,8 +264,9 @@ def _status(item: os.DirEntry[str]) -> Status:
         return None  # gone again already, or nothing to look at
 
 
-def _stat(path: str) -> Status:
+def _stat(path: str, folder: int) -> Status:
+    """Of a path from an open folder on."""
     try:
-        return os.stat(path, follow_symlinks=False)
+        return os.stat(path, dir_fd=folder, follow_symlinks=False)
     except OSError:
         return None

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 from perdure import config
 from perdure.front.ages import when
 from perdure.front.amounts import counted
 from perdure.front.output import Styled
 from perdure.front.table import table
-from perdure.session.catalog import Catalog, Scope, stamp
+from perdure.session.catalog import Catalog, Lasting, Scope, stamp
 from perdure.session.layouts import Home, home_of
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
     from types import SimpleNamespace
+    from typing import Any
 
     from perdure.front.output import Output
     from perdure.session.catalog import Row
 
 _HEADS = ("session_id", "agent", "turn_count", "created_at", "status")
 _STYLES = {"active": "green", "interrupted": "yellow", "unreadable": "red"}
+
+
+class Listed(Lasting, namedtuple("Listed", "id kind turns created recorded waits problem lock")):
+    """What the table says of a session, and what that is made of."""
+
+    __slots__ = ()
+
+    program = "aurora"
+    id: str
+    kind: str
+    turns: int
+    created: int
+    problem: str | None
 
 
 def home() -> Home:
@@ -30,7 +46,7 @@ def list_sessions(options: SimpleNamespace, out: Output) -> int:
     with Catalog() as catalog:
         with out.progress("Reading sessions") as progress:
             problems = catalog.catch_up(scope, progress.update)
-        every = catalog.rows(scope)
+        every: list[Any] = catalog.rows(scope) if out.json else catalog.some(scope, Listed)
         notices = [*problems, *([catalog.notice] if catalog.notice else ())]
     of_agent = [row for row in every if options.agent in (None, row.kind)]
     shown = [(row, row.status) for row in of_agent]
@@ -47,7 +63,7 @@ def list_sessions(options: SimpleNamespace, out: Output) -> int:
     return 1 if problems else 0
 
 
-def _show(shown: list[tuple[Row, str]], total: int, options: SimpleNamespace, out: Output) -> None:
+def _show(shown: list[tuple[Listed, str]], total: int, options: SimpleNamespace, out: Output) -> None:
     of = "" if options.agent is None else f" of {options.agent}"
     which = "" if options.status is None else f" that are {options.status}"
     if not shown:

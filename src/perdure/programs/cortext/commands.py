@@ -61,7 +61,7 @@ COMMANDS = {
         ),
         Command(
             "resume",
-            "perdure.programs.cortext.talk:resume",
+            "perdure.programs.cortext.listing:resume",
             "go on with a conversation, by its id or by words in it",
             (
                 Argument(

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 from perdure.front.ages import ago
 from perdure.front.output import Styled
 from perdure.front.table import table
 from perdure.front.visible import fit, one_line
 from perdure.programs.cortext.workspace import Workspace
-from perdure.session.catalog import Catalog, Row, Scope
+from perdure.session.catalog import Catalog, Lasting, Row, Scope
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import SimpleNamespace
+    from typing import TypeVar
 
     from perdure.front.output import Output
+
+    T = TypeVar("T", bound="Listed | Row")
 
 NONE = "No conversations to resume; `cortext start TYPE TITLE` begins one."
 _QUESTION = "Which conversation would you like to continue? (number or search)"
@@ -22,13 +27,28 @@ _STYLES = {"active": "green", "unreadable": "red"}
 _FACTS = ("id", "type", "title", "status", "created", "last_active", "messages", "summary", "path", "problem")
 
 
+class Listed(Lasting, namedtuple("Listed", "id kind title messages active recorded waits problem lock")):
+    """What the table says of a conversation, and what that is made of."""
+
+    __slots__ = ()
+
+    program = "cortext"
+    id: str
+    kind: str
+    title: str
+    messages: int
+    active: int
+    problem: str | None
+
+
 def conversations(options: SimpleNamespace, out: Output) -> int:
     """`cortext list`, and `cortext resume --list`."""
     workspace = Workspace.around()
-    found = rows(workspace, out, kind=options.type, status=options.status)
     if out.json:
-        out.data([{name: _facts(row)[name] for name in _FACTS} for row in found])
+        every = rows(workspace, out, kind=options.type, status=options.status)
+        out.data([{name: _facts(row)[name] for name in _FACTS} for row in every])
         return 0
+    found = _some(Listed, workspace, out, options.type, options.status)
     if found:
         _table(found, out)
     else:
@@ -36,6 +56,15 @@ def conversations(options: SimpleNamespace, out: Output) -> int:
     if damaged := sum(row.problem is not None for row in found):
         out.note(f"{damaged} damaged; `pi sessions doctor` says more.")
     return 0
+
+
+def resume(options: SimpleNamespace, out: Output) -> int:
+    """`cortext resume`: who only lists loads nothing that talks."""
+    if options.list:
+        return conversations(options, out)
+    from perdure.programs.cortext import talk
+
+    return talk.resume(options, out)
 
 
 def _nothing(kind: str, status: str) -> str:
@@ -49,7 +78,7 @@ def _facts(row: Row) -> dict[str, object]:
     return {**row.facts, "type": row.kind, "summary": summary_of(row)}
 
 
-def _table(found: Sequence[Row], out: Output) -> None:
+def _table(found: Sequence[Listed], out: Output) -> None:
     lines = []
     for row in found:
         status = row.status
@@ -74,11 +103,15 @@ def _table(found: Sequence[Row], out: Output) -> None:
 
 def rows(workspace: Workspace, out: Output, *, kind: str = "", status: str = "") -> list[Row]:
     """The last active first; without those in which nothing was said."""
+    return _some(Row, workspace, out, kind, status)
+
+
+def _some(what: type[T], workspace: Workspace, out: Output, kind: str, status: str) -> list[T]:
     scope = Scope((workspace.home,))
     with Catalog() as catalog:
         with out.progress("Reading conversations") as progress:
             problems = catalog.catch_up(scope, progress.update)
-        found = catalog.rows(scope, status=status)
+        found = catalog.some(scope, what, status=status)
         for problem in (*problems, *([catalog.notice] if catalog.notice else ())):
             out.note(Styled(problem, "yellow"))
     return [row for row in found if (row.messages or row.problem) and kind in ("", row.kind)]

@@ -30,8 +30,6 @@ def start(options: SimpleNamespace, out: Output) -> int:
 
 
 def resume(options: SimpleNamespace, out: Output) -> int:
-    if options.list:
-        return listing.conversations(options, out)
     if options.json:
         raise UsageError("--json goes with --list", "cortext resume --list --json")
     workspace = Workspace.around()

@@ -1,0 +1,85 @@
+"""The file that the catalog is in: its tables, and when it is none."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+
+_VERSION = 3
+"""Of the tables below and of all that is put into them. A catalog of another one is made anew."""
+_WAIT = 5.0
+"""Seconds for another process that is catching up. After that we do without the file."""
+
+_TABLES = """
+CREATE TABLE session (
+    key INTEGER PRIMARY KEY,
+    program TEXT, home TEXT, folder TEXT, path TEXT, id TEXT,
+    title TEXT, preview TEXT, messages INTEGER, turns INTEGER, kind TEXT, summary TEXT, created INTEGER,
+    active INTEGER, waits INTEGER, recorded TEXT, cwd TEXT, project TEXT, size INTEGER, problem TEXT,
+    lock TEXT, stamp INTEGER, has_text INTEGER
+);
+CREATE TABLE reading (session INTEGER PRIMARY KEY, state BLOB);
+CREATE INDEX stamps ON session (home, program, folder, path, stamp, has_text);
+CREATE INDEX newest ON session (active, id, path);
+CREATE INDEX ids ON session (id);
+CREATE TABLE entry (key INTEGER PRIMARY KEY, session INTEGER, id TEXT);
+CREATE UNIQUE INDEX entries ON entry (session, id);
+CREATE VIRTUAL TABLE said USING fts5 (
+    session UNINDEXED, entry UNINDEXED, role UNINDEXED, text, tokenize = 'unicode61 remove_diacritics 2'
+);
+"""
+_PASSING = {
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR),
+    *(sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY),
+}
+_PAGE = 4096
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether the file is no catalog, or not this version's. One that is locked, read-only or full is good,
+    and only cannot be used now."""
+    if isinstance(error, OSError):
+        return False
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _PASSING
+
+
+class _NoCatalog(sqlite3.DatabaseError):
+    """It is of another version, somebody else's, or cut short."""
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """A catalog of this version in that file. What sessions say is their owner's business, and so is this."""
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if os.fstat(file).st_size % _PAGE:  # SQLite would take what is missing of the last page for zeros
+            raise _NoCatalog("cut short")
+    finally:
+        os.close(file)
+    db = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
+    try:
+        return prepared(db)
+    except BaseException:
+        db.close()
+        raise
+
+
+def prepared(db: sqlite3.Connection) -> sqlite3.Connection:
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version != _VERSION:
+        if version:
+            raise _NoCatalog(f"a catalog of version {version}")
+        if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            raise _NoCatalog("tables of somebody else's")
+        # Readers and one writer at a time are not in each other's way, and a power cut leaves the old or the
+        # new, though never synced when it is written: only when SQLite moves what was written to its place.
+        db.execute(f"PRAGMA page_size = {_PAGE}")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("BEGIN IMMEDIATE")
+        if not db.execute("PRAGMA user_version").fetchone()[0]:
+            for statement in _TABLES.split(";\n"):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {_VERSION}")
+        db.execute("COMMIT")
+    db.execute("PRAGMA synchronous = NORMAL")
+    return db
