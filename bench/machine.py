@@ -38,9 +38,7 @@ class Machine:
         """One of the words that two sessions have, one of them in the first project."""
 
     def environment(self) -> dict[str, str]:
-        """Of a process there: nothing of this machine's user, and bytecode is kept, as usual."""
-        kept = ("PATH", "LANG", "LC_ALL", "TZ")
-        return {name: os.environ[name] for name in kept if name in os.environ} | {"HOME": self.folder}
+        return environment(self.folder)
 
     def _made(self, sessions: int) -> Iterator[Found]:
         stores = [PiStore(self.home, cwd=project, durability="process") for project in self.projects]
@@ -57,6 +55,12 @@ class Machine:
             made = stores[number % len(stores)].create(header, entries)
             os.utime(made.path, (moment, moment))
             yield made
+
+
+def environment(home: str) -> dict[str, str]:
+    """Of a process of that home: nothing of this machine's user, and bytecode is kept, as usual."""
+    kept = ("PATH", "LANG", "LC_ALL", "TZ")
+    return {name: os.environ[name] for name in kept if name in os.environ} | {"HOME": home}
 
 
 def _entries(subject: str, turns: Sequence[Sequence[Body]], moment: str) -> Iterator[Entry]:

@@ -6,6 +6,7 @@ import subprocess
 from contextlib import ExitStack
 from functools import partial
 
+from bench import lists
 from bench.ground import Ground
 from bench.machine import Machine
 from bench.measure import Contender, Lost
@@ -44,6 +45,7 @@ def cold_start(ground: Ground, scale: Scale, stack: ExitStack) -> list[Contender
         ours(f"sessions search {machine.rare}", empty, 2.2),
         Contender(looking, lambda: run(stats, f"{machine.home}/sessions")),
         ours("sessions ls --all", looking, 1.8),
+        *lists.listing_all(ground, scale),
         *_peers(ground, machine, stack, empty),
     ]
 
