@@ -3,8 +3,6 @@ and recovered (AUR-04 to AUR-08, AUR-12)."""
 
 import json
 import os
-import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,12 +10,10 @@ import pytest
 
 from perdure import __version__
 from perdure.session import ids
-from perdure.session.catalog import Catalog, Scope
 from perdure.testing.durable import holding, needs_fork
 from tests.aged_sessions import Sessions, turn
 from tests.front.terminal import Terminal
 from tests.programs.started import aur
-from tests.test_cold_start import BEFORE, SMALL, parts
 
 __all__ = ["aur"]
 NOW = ids.now()
@@ -216,30 +212,6 @@ def test_aur_04_a_damaged_session_is_listed_with_what_is_wrong(aur, three):
     assert done.out.endswith("4 sessions\n")
     assert "! line 3: not a record" in done.out
     assert done.err == "1 damaged; `aur spawn --recover ID` keeps every good line of one.\n"
-
-
-def test_aur_04_a_list_loads_the_catalog_and_no_store(aur, three, home, monkeypatch):
-    """Neither a JSON decoder nor a parser of arguments: it is asked for often."""
-    monkeypatch.setattr("perdure.session.indexing._SETTLED", 0)  # as if they had been there for a while
-    with Catalog() as catalog:
-        catalog.catch_up(Scope((three.home,)))
-    main = "from perdure.programs.aur.command_line import main\ncode = main(['spawn', '--list-sessions'])\n"
-    source = f"{BEFORE}{main}print(repr(set(sys.modules) - before), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
-    own, others = parts(set(eval(done.stderr.splitlines()[-1])))
-    assert done.stdout.endswith("3 sessions\n")
-    assert others <= SMALL
-    programs = {f"perdure.programs{each}" for each in ("", ".aur")}
-    programs |= {
-        f"perdure.programs.aur.{each}" for each in ("background", "command_line", "commands", "listing")
-    }
-    assert {each for each in own if each.startswith("perdure.programs")} == {
-        *programs,
-        "perdure.programs.aur.settings",
-    }
-    assert {each for each in own if each.startswith("perdure.session.")} == {
-        f"perdure.session.{each}" for each in ("catalog", "holder", "layouts", "listing")
-    }
 
 
 # --- AUR-07: one is deleted -------------------------------------------------------------------------------

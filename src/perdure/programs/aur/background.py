@@ -8,6 +8,7 @@ descriptor of ours, and no parent that would have to wait for it. Where nothing 
 
 import os
 import sys
+import time
 
 from perdure.programs.aur import settings
 from perdure.session.layouts import Home, home_of, homes
@@ -23,6 +24,8 @@ _REPORT = "cleanup.report"
 _ASKED = settings.EXPIRY_DAYS.rpartition(".")[2].encode()
 _MOST = 1 << 20
 _LEAST_PRIORITY = 19
+_LATER = 1.0
+"""Seconds after which it begins: the start that begot it wants the processor now."""
 
 
 def start(about: str, out: "Output") -> None:
@@ -79,6 +82,7 @@ def _detach(about: str) -> None:
                     os.set_inheritable(each, each <= 2)
                 except OSError:
                     pass  # the one by which they were listed
+            time.sleep(_LATER)
             os.execv(sys.executable, [sys.executable, "-P", "-m", __name__, about])
     finally:
         os._exit(0)
