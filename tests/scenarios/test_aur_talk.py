@@ -292,7 +292,7 @@ def test_aur_15_a_trailing_backslash_continues_the_line(aur, wire_server):
     done = aur.within("spawn", stdin="one\\\ntwo\\\n\nthree\nlast\\")
     assert done.code == 0
     assert done.out.count("... ") == 3
-    assert [text for role, text in aur.said() if role == "user"] == ["one\ntwo\n", "three", "last"]
+    assert [text for role, text in aur.said() if role == "user"] == ["one\ntwo\n", "three", "last\\"]
 
 
 def test_aur_15_a_failed_turn_is_recorded_as_failed_and_not_sent_again(aur, wire_server):
@@ -518,9 +518,9 @@ def test_aur_16_the_user_is_warned_at_80_and_90_percent_and_told_when_the_middle
     told = [line for line in done.err.splitlines() if "tokens" in line]
     assert [line[:15] for line in told] == ["80% of the cont", "90% of the cont", "The conversatio"]
     assert "of 3,000 tokens" in told[0]
-    assert "beyond 3,000 tokens: from now on the first 2 and the last 10 turns are sent" in told[2]
+    assert "beyond 3,000 tokens: from now on at most the first 2 and the last 10 turns are sent" in told[2]
     assert re.search(
-        r"^Context .*\(1\d\d\.\d%\); sent: the first 2 and the last 10 turns$", done.out, re.MULTILINE
+        r"^Context .*\(1\d\d\.\d%\); sent: at most the first 2 and the last 10 turns$", done.out, re.MULTILINE
     )
     sent = prompts_of(wire_server)
     assert len(sent) == 13
@@ -532,3 +532,75 @@ def test_aur_16_the_user_is_warned_at_80_and_90_percent_and_told_when_the_middle
     again = aur.within("spawn", "--resume", aur.files[0].stem, stdin="/clear\nanew\n")
     assert "beyond 3,000 tokens" in again.err
     assert prompts_of(wire_server) == [("user", "anew")]
+
+
+# --- what a fresh look found ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("between", ["!echo hi", "!!echo hi", "/import other.json"])
+def test_aur_15_what_failed_is_not_sent_again_whatever_was_done_since(aur, wire_server, between):
+    """Commands that its user ran, or turns that were taken in, are no answer to it."""
+    bad = refuse(400, b'{"error":{"message":"no"}}')
+    aur.answers(wire_server, "first", bad, "third")
+    message = {"role": "user", "content": "from elsewhere", "timestamp": 1}
+    entry = {"type": "message", "on_path": True, "id": "a", "record": {"message": message}}
+    (aur.project / "other.json").write_text(json.dumps({"id": "x", "entries": [entry]}))
+    done = aur.within("spawn", stdin=f"one\nFAIL two\n{between}\nthree\n")
+    assert done.code == 0, done.err
+    assert "FAIL" not in json.dumps(prompts_of(wire_server))
+    assert "FAIL" in aur.files[0].read_text()
+
+
+def test_aur_15_an_import_brings_nothing_that_was_cleared_or_that_failed(aur, wire_server):
+    """What is sent there is what comes here."""
+    bad = refuse(400, b'{"error":{"message":"no"}}')
+    aur.answers(wire_server, "first", "second", bad, "fourth", "fifth")
+    aur.within("spawn", stdin="cleared\n/clear\nkept\nFAILED\nlast\n/export x.json\n")
+    done = aur.within("spawn", stdin="/import x.json\nand now\n")
+    assert done.code == 0, done.err
+    assert [text for role, text in prompts_of(wire_server) if role == "user"] == ["kept", "last", "and now"]
+
+
+def test_aur_15_a_session_that_was_killed_before_a_word_goes_if_it_stays_empty(aur, wire_server):
+    """It can be resumed like any other, and is kept as soon as something is said in it."""
+    aur.answers(wire_server, "Yes.")
+    Session.create(open_store("aurora")).close()
+    (path,) = aur.files
+    done = aur.within("spawn", "--resume", path.stem, stdin="/help\n")
+    assert (done.code, "Resume:" in done.out, aur.files) == (0, False, [])
+    Session.create(open_store("aurora")).close()
+    (path,) = aur.files
+    assert aur.within("spawn", "--resume", path.stem, stdin="Well?\n").code == 0
+    assert [role for role, _ in aur.said()] == ["user", "assistant"]
+
+
+def test_aur_15_the_banner_names_who_answers_and_a_binary_file_is_no_agent(aur, wire_server):
+    """Where the agent of a session is gone, that is said, and the usual one answers."""
+    aur.answers(wire_server, "Yes.")
+    done = aur.within("spawn", "--resume", kept(aur, agent="architect"), stdin="")
+    assert "Agent: default\n" in done.out
+    assert "There is no agent 'architect'; default answers instead" in done.err
+    agent_file(aur.home / ".aurora", "odd", "a\0b")
+    done = aur.within("spawn", "--agent", "odd", stdin="Well?\n")
+    assert (done.code, "it is binary, not text" in done.err) == (1, True)
+
+
+def test_aur_15_a_backslash_at_the_very_end_is_one_and_history_takes_any_number(aur, wire_server):
+    """Nothing follows it that could go on; a number of 5,000 digits is none."""
+    aur.answers(wire_server, "Yes.")
+    done = aur.within("spawn", stdin=f"/history {'7' * 5000}\n/history 0\nC:\\")
+    assert done.code == 0
+    assert done.err.count("/history takes a number of turns") == 2
+    assert aur.said()[0] == ("user", "C:\\")
+
+
+def test_aur_15_g_5_a_document_is_not_written_among_sessions_and_nobody_is_asked_first(aur, wire_server):
+    """Not even where there is a file already."""
+    aur.answers(wire_server, "Yes.")
+    place = aur.home / ".aurora" / "spawn" / "sessions" / "mine.md"
+    place.parent.mkdir(parents=True)
+    place.write_text("mine")
+    done = aur.within("spawn", stdin=f"Well?\n/save {place}\ny\n")
+    assert "Replace it?" not in done.out
+    assert "is where aurora keeps its sessions" in done.err
+    assert place.read_text() == "mine"

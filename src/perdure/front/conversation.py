@@ -109,12 +109,11 @@ class Conversation:
         """Model, share of its window, cost, session, directory: what the foot of the screen says."""
         if not self.is_ready:
             return ["starting"]
-        spent = self.agent.spent
-        share = f"{100 * spent.tokens / max(spent.window, 1):.1f}% of {tokens(spent.window)}"
+        (used, most), cost = self._profile.used(self.agent), self.agent.spent.cost
         return [
             self.who,
-            share if spent.tokens else "",
-            f"${spent.cost:.4f}" if spent.cost else "",
+            f"{100 * used / max(most, 1):.1f}% of {tokens(most)}" if used else "",
+            f"${cost:.4f}" if cost else "",
             self._profile.short_id(self.session),
             config.as_typed(self.cwd),
         ]

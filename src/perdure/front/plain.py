@@ -116,9 +116,9 @@ class Plain:
         while line is not None and self._continues_lines and line.endswith("\\"):
             self._out.prompt(_GOES_ON)
             more = await self._next()
-            line = line[:-1] if more is None else f"{line[:-1]}\n{more}"
-            if more is None:
+            if more is None:  # and so it does not go on
                 break
+            line = f"{line[:-1]}\n{more}"
         return line
 
     async def _next(self) -> str | None:

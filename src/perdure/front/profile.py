@@ -116,6 +116,10 @@ class Profile:
     def agent(self, meant: Meant, cwd: str, *, trusted: bool) -> AgentSession:
         return starting.agent_of(self.options, cwd, trusted=trusted)
 
+    def used(self, agent: AgentSession) -> tuple[int, int]:
+        """Tokens that are sent with the next request, and the most that can be."""
+        return agent.spent.tokens, agent.spent.window
+
     async def prepare(self, conversation: Conversation) -> None:
         """Before its agent is started."""
 

@@ -38,7 +38,7 @@ def last_exchange_since_reset(session: Session) -> list[Entry]:
     return last_exchange(session) if is_said else []
 
 
-def show(entries: list[Entry], face: Face) -> None:
+def show(entries: list[Entry], face: Face, *, is_over: bool = True) -> None:
     calls: dict[str, ToolCall] = {}
     for entry in entries:
         match entry.body:
@@ -67,7 +67,7 @@ def show(entries: list[Entry], face: Face) -> None:
                 show_command(ran, face)
     for call in calls.values():
         face.line(Styled(f"▸ {one_line(call.name)}  interrupted: its result is not known", "yellow"))
-    if entries and entries[-1].role == "user":
+    if is_over and entries and entries[-1].role == "user":
         face.note(Styled("That was not answered. Say it again, or anything else.", "yellow"))
 
 

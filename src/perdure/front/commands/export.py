@@ -58,7 +58,7 @@ def export(options: SimpleNamespace, out: Output) -> int:
         made = _installed(store, ref, to)
     else:
         if output:
-            _refuse_homes(output, store)
+            refuse_homes(output, store)
             _require_folder(output)
         made = (_as_session if to in LAYOUTS else _as_document)(store, ref, to, output, out)
     if out.json and (output or is_installed):
@@ -77,7 +77,7 @@ def document(
 ) -> tuple[int, list[str]]:
     """That session as a document, in a file: how many bytes it has, and what could not be read. A file that
     is there is replaced only if it may be."""
-    _refuse_homes(output, store)
+    refuse_homes(output, store)
     _require_folder(output)
     if not may_replace and os.path.lexists(output) and not os.path.isdir(output):
         raise UsageError(f"{output} is there already", "give another name, or remove it first")
@@ -174,14 +174,14 @@ def _is_folder(layout: str) -> bool:
 # --- where it goes --------------------------------------------------------------------------------------
 
 
-def _refuse_homes(output: str, store: Store) -> None:
+def refuse_homes(output: str, store: Store) -> None:
     """Neither a session nor what belongs to one is ever written over."""
     place = os.path.realpath(output)
     for home in dict.fromkeys([*layouts.homes(), Home(store.name, getattr(store, "home", ""))]):
         if home.path and any(_is_in(place, folder) for folder in _own_folders(home)):
             raise UsageError(
                 f"{output} is where {home.program} keeps its sessions",
-                "choose another place; --install adds a session there",
+                "choose another place; `pi sessions export --install` adds a session there",
             )
 
 

@@ -61,6 +61,8 @@ def find(name: str, cwd: str) -> Agent:
         return Agent(name, "", "built in")
     try:
         markdown = frontmatter.read(path, _MOST)
+        if "\0" in markdown.body:
+            raise ValueError("it is binary, not text")
     except ValueError as error:
         said = f"The agent {quoted(name)} cannot be read: {frontmatter.named(path)}: {error}"
         raise PerdureError(said, "correct the file, or name another agent") from None

@@ -17,6 +17,8 @@ class Weighed(NamedTuple):
     tokens: int
     """Of all that was said since it began, and of what is sent beside it."""
     limit: int
+    is_cut: bool
+    """Whether something of it is not sent."""
 
     @property
     def share(self) -> float:
@@ -29,21 +31,23 @@ class Budget:
         self._told = 0
 
     async def weigh(self, agent: AgentSession) -> Weighed:
-        memory = agent.agent.memory
-        tokens = memory.beside + estimated(await memory.sent())
-        return Weighed(tokens, max(self.window.limit(agent.model), 1))
+        memory, limit = agent.agent.memory, max(self.window.limit(agent.model), 1)
+        messages = await memory.sent()
+        is_cut = len(self.window.sent(messages, memory.beside, agent.model)) < len(messages)
+        return Weighed(memory.beside + estimated(messages), limit, is_cut)
 
     async def news(self, agent: AgentSession) -> str:
         """What its user is to be told now; empty if that is nothing."""
         weighed = await self.weigh(agent)
-        reached = max((share for share in (*_SHARES, _BEYOND) if weighed.share > share), default=0)
+        reached = max((share for share in _SHARES if weighed.share >= share), default=0)
+        reached = _BEYOND if weighed.is_cut else reached
         if reached <= self._told:
             return ""
         self._told = reached
         if reached == _BEYOND:
             return (
-                f"The conversation is beyond {weighed.limit:,} tokens: from now on {WHAT_IS_SENT} are sent. "
-                "All of it stays stored; /clear begins anew."
+                f"The conversation is beyond {weighed.limit:,} tokens: from now on at most {WHAT_IS_SENT} "
+                "are sent. All of it stays stored; /clear begins anew."
             )
         return (
             f"{reached}% of the context is used: about {weighed.tokens:,} of {weighed.limit:,} tokens. "

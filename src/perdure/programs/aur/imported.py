@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ import msgspec
 from perdure import config
 from perdure.agent.reading import bytes_of
 from perdure.errors import PerdureError
+from perdure.session.context import RESET
 from perdure.session.entry import (
     AnyMessage,
     Assistant,
@@ -55,25 +55,40 @@ def turns_of(path: str) -> list[Body]:
     match exported:
         case {"entries": list(entries)}:
             mark = {"from": os.path.basename(path), "session": str(exported.get("id", ""))[:255]}
-            return [*_recorded(entries, mark, shown)]
+            return _recorded(entries, mark, shown)
     raise PerdureError(f"Cannot import {shown}: it has no entries of a session", _REMEDY)
 
 
-def _recorded(entries: list[Any], mark: dict[str, str], shown: str) -> Iterator[Body]:
+def _recorded(entries: list[Any], mark: dict[str, str], shown: str) -> list[Body]:
+    """What would be sent there: nothing from before a reset, nothing that was edited out, and no question
+    whose answer failed."""
+    said: list[tuple[str, AnyMessage]] = []
     for number, entry in enumerate(entries, 1):
         match entry:
             case {"type": "message", "on_path": True, "record": {"message": message}}:
                 try:
-                    said = _said(msgspec.convert(message, AnyMessage))
+                    message = msgspec.convert(message, AnyMessage)
+                    kept = _said(message)
                 except (msgspec.ValidationError, UnicodeEncodeError) as error:
                     why = f"entry {number} is no message: {error}"
                     raise PerdureError(f"Cannot import {shown}: {why}", _REMEDY) from None
-                if said is not None:
-                    yield Unknown("message", {"message": msgspec.to_builtins(said), MARK: mark})
+                if kept is not None:
+                    said.append((str(entry.get("id", "")), kept))
+                elif _has_failed(message) and said and isinstance(said[-1][1], User):
+                    said.pop()
+            case {"type": "custom", "on_path": True, "record": {"customType": kind}} if kind == RESET:
+                said = []
+            case {"type": "context_edit", "on_path": True, "record": {"targetId": str(id), **rest}}:
+                said = [each for each in said if each[0] != id or rest.get("replacement")]
             case {"type": str()}:
                 continue
             case _:
                 raise PerdureError(f"Cannot import {shown}: entry {number} is no entry", _REMEDY)
+    return [Unknown("message", {"message": msgspec.to_builtins(each), MARK: mark}) for _, each in said]
+
+
+def _has_failed(message: AnyMessage) -> bool:
+    return isinstance(message, Assistant) and message.stop_reason == "error"
 
 
 def _said(message: AnyMessage) -> AnyMessage | None:

@@ -29,7 +29,15 @@ from perdure.programs.aur.agents import DEFAULT, Agent
 from perdure.programs.aur.budget import Budget
 from perdure.programs.aur.settings import MAX_TOKENS, USUAL_MAX_TOKENS, settings
 from perdure.session import reference
-from perdure.session.entry import Assistant, ContextEdit, Custom, Entry, Message
+from perdure.session.entry import (
+    Assistant,
+    BashExecution,
+    ContextEdit,
+    Custom,
+    CustomRole,
+    Entry,
+    Message,
+)
 from perdure.session.layouts import Home
 from perdure.session.lifecycle import AURORA
 from perdure.session.session import Session
@@ -37,6 +45,7 @@ from perdure.session.stores import open_store
 
 BANNER = "Aurora Spawn Interactive Mode"
 AGENT = "perdure.agent"
+_SMALL = 4096  # bytes, in which there may be nothing but the metadata
 """The entry that says who answers from then on."""
 _A_MOMENT = 0.5
 """Seconds after which it is said that another process is waited for."""
@@ -88,6 +97,8 @@ class Aurora(OwnProfile):
         self._shell: Shell | None = None
         self._before = ""
         """The status of the session when it was opened; empty until it is active."""
+        self._missed = ""
+        """What is to be said of an agent that is gone."""
         self._change: Custom | None = None
         """Of the agent, to be recorded with what is said next."""
 
@@ -103,11 +114,15 @@ class Aurora(OwnProfile):
         return meant if await damaged.may_go_on(shell, meant) else None
 
     def found(self, text: str) -> Meant:
+        """One in which nothing was said, for it was killed, is like a new one: it goes if that stays so."""
         try:
-            return opening.kept(*reference.find(text, [Home("aurora", self.home)]))
+            meant = opening.kept(*reference.find(text, [Home("aurora", self.home)]))
         except NotFound as error:
-            error.hint = error.hint if error.nearest else "`aur spawn --list-sessions` lists them"
+            is_told = error.nearest or "restore" in error.hint  # one that was deleted
+            error.hint = error.hint if is_told else "`aur spawn --list-sessions` lists them"
             raise
+        page = meant.store.read(meant.ref) if meant.ref.size < _SMALL else None
+        return meant._replace(is_new=page is not None and not page.entries and not page.problems)
 
     def new(self, cwd: str) -> Meant:
         store = open_store("aurora", cwd=cwd)
@@ -126,6 +141,11 @@ class Aurora(OwnProfile):
             raise
         if self.options.agent is None:
             self.agent_name = recorded
+            try:
+                await in_thread(agents.find, recorded, shell.cwd)
+            except PerdureError as error:  # it was there when the session was begun
+                self._missed = one_line(f"{error.message}; {DEFAULT} answers instead")
+                self.agent_name = DEFAULT
         elif self.agent_name != recorded:
             self._change = _changed(self.agent_name)
         return session
@@ -157,12 +177,9 @@ class Aurora(OwnProfile):
         await super().prepare(conversation)
         if not self._before:
             self._before = await in_thread(AURORA.resume, conversation.session)
-        try:
-            found = await in_thread(agents.find, self.agent_name, conversation.cwd)
-        except PerdureError as error:  # it was there when the session was begun
-            conversation.agent.notices.append(one_line(f"{error.message}; {DEFAULT} answers instead"))
-            found = await in_thread(agents.find, DEFAULT, conversation.cwd)
-        self.agent_name = found.name
+        found = await in_thread(agents.find, self.agent_name, conversation.cwd)
+        conversation.agent.notices += filter(None, [self._missed])
+        self._missed = ""
         conversation.agent.tell(found.prompt)
 
     async def change_agent(self, conversation: Conversation, found: Agent) -> None:
@@ -180,12 +197,18 @@ class Aurora(OwnProfile):
     # --- what is said ------------------------------------------------------------------------------------
 
     async def saying(self, conversation: Conversation) -> None:
-        """What failed is not sent again: all of it is asked for anew, or something else is."""
-        if failed := await in_thread(_failed_prompt, conversation.session):
-            await conversation.agent.record(ContextEdit(failed))
+        await self.leave_out_what_failed(conversation)
         if self._change is not None:
             conversation.agent.agent.note_change(self._change)
             self._change = None
+
+    async def leave_out_what_failed(self, conversation: Conversation) -> None:
+        """It is not sent again: all of it is asked for anew, or something else is."""
+        if failed := await in_thread(_failed_prompt, conversation.session):
+            await conversation.agent.record(ContextEdit(failed))
+
+    def used(self, agent: AgentSession) -> tuple[int, int]:
+        return agent.spent.tokens, self.budget.window.limit(agent.model)
 
     async def answered(self, conversation: Conversation) -> None:
         if news := await self.budget.news(conversation.agent):
@@ -246,10 +269,15 @@ def count_of_turns(session: Session) -> int:
 
 
 def _failed_prompt(session: Session) -> str:
-    """What was said last, if no answer to it came; else empty. What tools did in between is an answer."""
-    for number, entry in enumerate(reversed(session.tail(_MOST_TRIES))):
+    """What was said last, if no answer to it came; else empty. What tools did in between is an answer, and
+    what its user ran meanwhile is none."""
+    has_failed = False
+    for entry in reversed(session.tail(_MOST_TRIES)):
         match entry.body:
             case Message(message=Assistant(stop_reason="error")):
+                has_failed = True
                 continue
-        return entry.id if number and entry.role == "user" else ""
+            case Message(message=BashExecution() | CustomRole()):
+                continue
+        return entry.id if has_failed and entry.role == "user" else ""
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterable
 
@@ -43,12 +44,13 @@ async def export(shell: Shell, arguments: str) -> None:
 
 
 async def _write(shell: Shell, name: str, arguments: str, to: str) -> None:
-    from perdure.front.commands.export import document
+    from perdure.front.commands.export import document, refuse_homes
 
     session, store = shell.conversation.session, shell.conversation.meant.store
     path = _path(name, arguments, to)
     if session.is_empty:
         raise UsageError(f"There is nothing to {name} yet", "say something first")
+    await in_thread(refuse_homes, path, store)
     is_there = os.path.lexists(path) and not os.path.isdir(path)
     if is_there and not await _may_replace(shell, path):
         return shell.face.note(Styled("Nothing was written.", "dim"))
@@ -73,6 +75,7 @@ async def take_in(shell: Shell, arguments: str) -> None:
     bodies = await in_thread(imported.turns_of, path)
     if not bodies:
         raise UsageError(f"Nothing was said in {config.as_typed(path)}", "give another file")
+    await _of(shell).leave_out_what_failed(shell.conversation)
     await shell.conversation.record(*bodies)
     what = f"{counted(len(bodies), 'message')} from {config.as_typed(path)}"
     shell.face.note(one_line(f"Imported {what}; what is said next comes after them."))
@@ -90,12 +93,12 @@ def _path(name: str, arguments: str, ending: str) -> str:
 
 
 async def history(shell: Shell, arguments: str) -> None:
-    if arguments and not (arguments.isdecimal() and int(arguments)):
+    if arguments and not re.fullmatch(r"[1-9][0-9]{0,8}", arguments):
         raise UsageError("/history takes a number of turns", "as in /history 4")
     last = await in_thread(_last_turns, shell.conversation.session, int(arguments or _SHOWN))
     if not last:
         return shell.face.note(Styled("Nothing was said yet.", "dim"))
-    recalling.show(last, shell.face)
+    recalling.show(last, shell.face, is_over=not shell.conversation.is_turn)
 
 
 def _last_turns(session: Session, count: int) -> list[Entry]:
@@ -122,7 +125,7 @@ async def stats(shell: Shell, arguments: str) -> None:
     weighed = await profile.budget.weigh(conversation.agent)
     minutes, seconds = divmod(int(time.monotonic() - profile.begun), 60)
     used = f"about {weighed.tokens:,} of {weighed.limit:,} tokens ({weighed.share:.1f}%)"
-    sent = WHAT_IS_SENT if weighed.share > 100 else "all turns"
+    sent = f"at most {WHAT_IS_SENT}" if weighed.is_cut else "all turns"
     known = {
         "Session": found["Session"],
         "Agent": profile.agent_name,
