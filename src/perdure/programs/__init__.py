@@ -57,6 +57,25 @@ def call(command: "Command", words: "Sequence[str]", program: str, listing: str 
     return perform(command, parse(command, words, program), program, listing)
 
 
+def dispatch(
+    name: str,
+    words: "Sequence[str]",
+    commands: "Mapping[str, Command]",
+    otherwise: "Command",
+    listing: str,
+    show_help: "Callable[[], int]",
+) -> int:
+    """The command that the first word names; without one, what the program does `otherwise`."""
+    match words:
+        case ["help" | "-h" | "--help", *_]:
+            return show_help()
+        case [word, *rest] if word in commands:
+            return call(commands[word], rest, name, listing)
+        case [word, *_] if not word.startswith("-"):
+            raise unknown("command", word, commands, f"run `{name} --help`")
+    return call(otherwise, words, name, listing)
+
+
 def perform(command: "Command", options: "SimpleNamespace", program: str, listing: str = "") -> int:
     from perdure import registry
     from perdure.front.output import Output

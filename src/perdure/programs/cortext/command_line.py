@@ -3,7 +3,7 @@
 import sys
 
 from perdure import __version__
-from perdure.programs import call, guarded, show, show_version, unknown
+from perdure.programs import dispatch, guarded, show, show_version
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
@@ -41,14 +41,7 @@ def _run(words: "list[str]") -> int:
         return show_version(NAME)
     from perdure.programs.cortext.commands import ALONE, COMMANDS
 
-    match words:
-        case ["help" | "-h" | "--help", *_]:
-            return _show_help()
-        case [word, *rest] if word in COMMANDS:
-            return call(COMMANDS[word], rest, NAME, f"{NAME} list")
-        case [word, *_] if not word.startswith("-"):
-            raise unknown("command", word, COMMANDS, f"run `{NAME} --help`")
-    return call(ALONE, words, NAME, f"{NAME} list")
+    return dispatch(NAME, words, COMMANDS, ALONE, f"{NAME} list", _show_help)
 
 
 def _show_help() -> int:

@@ -3,7 +3,7 @@
 import sys
 
 from perdure import __version__
-from perdure.programs import call, guarded, show, show_version, unknown
+from perdure.programs import dispatch, guarded, show, show_version
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
@@ -42,14 +42,7 @@ def _run(words: "list[str]") -> int:
         return show_version(NAME)
     from perdure.programs.soleur.commands import COMMANDS
 
-    match words:
-        case ["help" | "-h" | "--help", *_]:
-            return _show_help()
-        case [word, *rest] if word in COMMANDS:
-            return call(COMMANDS[word], rest, NAME, f"{NAME} sessions")
-        case [word, *_] if not word.startswith("-"):
-            raise unknown("command", word, COMMANDS, f"run `{NAME} --help`")
-    return call(COMMANDS["spar"], words, NAME, f"{NAME} sessions")
+    return dispatch(NAME, words, COMMANDS, COMMANDS["spar"], f"{NAME} sessions", _show_help)
 
 
 def _show_help() -> int:
