@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from perdure.front.completion import candidates
 from perdure.programs.pi import main as pi
 from tests.agent.models.wire_server import events, refuse, wire_server
 from tests.front.one_prompt import said
@@ -379,3 +380,18 @@ def test_cor_09_what_is_typed_while_the_agent_acknowledges_is_part_of_the_conver
     shown = cortext.transcript(held["api"])
     assert shown.count("REST it is") == shown.count("It is decided.") == 1
     assert "at it." not in shown
+
+
+def test_cor_12_cor_20_a_shell_completes_commands_ids_tools_and_types(cortext, held, monkeypatch):
+    """Those of the workspace around it, types of the user's own included."""
+    monkeypatch.chdir(cortext.project)
+    cortext.prompt_file("retro").write_text("You hold a retrospective.")
+
+    def offered(*words):
+        *before, current = words
+        return [each.text for each in candidates(before, current, {}, "cortext")]
+
+    assert offered("re") == ["resume"]
+    assert held["api"].id in offered("resume", "20")
+    assert offered("resume", "--tool", "c") == ["claude", "codex"]
+    assert offered("start", "re") == ["retro", "review"]

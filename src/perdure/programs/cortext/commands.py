@@ -13,7 +13,13 @@ FIRST_PROMPT: dict[str, tuple[str, ...]] = {
 """Other AI tools, and what stands before the first prompt of one that then goes on to talk."""
 TOOLS = ("builtin", *FIRST_PROMPT)
 STATUSES = ("active", "paused", "completed")
-_TYPE = Argument("--type", "only those of this type", default="", metavar="T")
+_TYPE = Argument(
+    "--type",
+    "only those of this type",
+    default="",
+    metavar="T",
+    completes="names:perdure.programs.cortext.workspace:types_here",
+)
 _STATUS = Argument(
     "--status", f"only those with this status: {', '.join(STATUSES)}", choices=STATUSES, metavar="S"
 )
@@ -53,6 +59,7 @@ COMMANDS = {
                     "type",
                     "brainstorm, debug, plan, learn, meeting, review, projectmanage, or one of your own",
                     metavar="TYPE",
+                    completes="names:perdure.programs.cortext.workspace:types_here",
                 ),
                 Argument("title", "what it is about", metavar="TITLE", many=True),
                 MODEL,

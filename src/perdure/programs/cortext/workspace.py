@@ -168,6 +168,11 @@ def inactivity(values: Mapping[str, Any]) -> float:
     return seconds
 
 
+def types_here() -> list[str]:
+    """Of the workspace around us."""
+    return Workspace.around().types
+
+
 def type_of(command: str) -> str:
     """`brainstorm` of `/workspace.brainstorm`."""
     return command.removeprefix("/workspace.")
