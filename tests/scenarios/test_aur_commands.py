@@ -93,6 +93,7 @@ def test_aur_help_is_the_same_however_it_is_asked_for(aur):
         (["spawn", "--clean-sessions", "inf"], "'inf' is not a number of days"),
         (["spawn", "--clean-sessions", "1e3"], "'1e3' is not a number of days"),
         (["spawn", "--clean-sessions", "٣"], "is not a number of days"),
+        (["spawn", "--list-sessions", "--agent", ""], "--agent: an agent's name is not empty"),
         (["spawn", "--clean-sessions", ""], "'' is not a number of days"),
         (["spawn", "--clean-sessions", "soon"], "'soon' is not a number of days"),
     ],
@@ -195,6 +196,9 @@ def test_aur_06_sessions_of_one_status_and_of_an_agent_with_it(aur, three):
     assert ids_of("--status", "interrupted") == ["session-bbb"]
     assert ids_of("--status", "completed", "--agent", "qa-test") == ["session-abc", "session-aaa"]
     assert ids_of("--status", "completed", "--agent", "architect") == []
+    assert aur.within("spawn", "--list-sessions", "--status", "interrupted").out.endswith(
+        "\n\n1 session that is interrupted\n"
+    )
 
 
 def test_aur_04_as_json_it_has_the_same_names(aur, three):
@@ -212,6 +216,24 @@ def test_aur_04_a_damaged_session_is_listed_with_what_is_wrong(aur, three):
     assert done.out.endswith("4 sessions\n")
     assert "! line 3: not a record" in done.out
     assert done.err == "1 damaged; `aur spawn --recover ID` keeps every good line of one.\n"
+
+
+def test_aur_04_what_no_repair_can_mend_is_not_called_damaged(aur, three):
+    """What is no file is unreadable, and says why in words; what lost its parent is shown with that."""
+    root = Path(three.store.root)
+    (root / "folder.jsonl").mkdir()
+    os.mkfifo(root / "pipe.jsonl")
+    (root / "link.jsonl").symlink_to("session-aaa.jsonl")
+    lost = turn(NOW) | {"id": "m2", "parent_id": "m1"}
+    three.write("session-ccc", NOW, lost, end=b"{broken\n")
+    assert aur.within("spawn", "--list-sessions").err.startswith("1 damaged;")
+    assert aur.within("spawn", "--recover", "session-ccc").code == 0
+    done = aur.within("spawn", "--list-sessions")
+    assert (done.code, done.err) == (0, "")
+    assert "! the parent of entry m2 is missing" in done.out
+    assert done.out.count("unreadable") == 3
+    for reason in ("not a regular file", "Is a directory", "it is a symbolic link"):
+        assert f"! cannot be read: {reason}\n" in done.out
 
 
 # --- AUR-07: one is deleted -------------------------------------------------------------------------------

@@ -342,6 +342,8 @@ def _state(
 
 
 def _unreadable(error: Exception) -> Learnt:
+    if isinstance(error, OSError):
+        error = Unreadable("", error)
     if isinstance(error, Unreadable):
         reason = f"cannot be read: {error.reason}"
     else:
@@ -360,6 +362,8 @@ def _check(path: str, end: int) -> int:
     try:
         first = crc32(os.pread(file, min(start, _CHECKED_FIRST), 0)) if start else 0
         return crc32(os.pread(file, end - start, start), first)
+    except OSError:
+        return 0  # as that of a folder, or of a pipe
     finally:
         os.close(file)
 

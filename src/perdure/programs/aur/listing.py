@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import namedtuple
 
 from perdure import config
+from perdure.errors import UsageError
 from perdure.front.ages import when
 from perdure.front.amounts import counted
 from perdure.front.output import Styled
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from perdure.session.catalog import Row
 
 _HEADS = ("session_id", "agent", "turn_count", "created_at", "status")
+_MENDED = "line "
+"""How a problem begins that a repair mends: one of a line of the file. That an entry follows one that is not
+there, or that what is there is no file, stays as it is."""
 _STYLES = {"active": "green", "interrupted": "yellow", "unreadable": "red"}
 
 
@@ -42,6 +46,8 @@ def home() -> Home:
 
 
 def list_sessions(options: SimpleNamespace, out: Output) -> int:
+    if options.agent == "":
+        raise UsageError("--agent: an agent's name is not empty", "name one, or leave it out")
     scope = Scope((home(),))
     with Catalog() as catalog:
         with out.progress("Reading sessions") as progress:
@@ -58,14 +64,15 @@ def list_sessions(options: SimpleNamespace, out: Output) -> int:
         _show(shown, len(every), options, out)
     for notice in notices:
         out.note(Styled(notice, "yellow"))
-    if not out.json and (damaged := sum(row.problem is not None for row, _ in shown)):
+    if not out.json and (damaged := sum((row.problem or "").startswith(_MENDED) for row, _ in shown)):
         out.note(f"{damaged} damaged; `aur spawn --recover ID` keeps every good line of one.")
     return 1 if problems else 0
 
 
 def _show(shown: list[tuple[Listed, str]], total: int, options: SimpleNamespace, out: Output) -> None:
     of = "" if options.agent is None else f" of {options.agent}"
-    which = "" if options.status is None else f" that are {options.status}"
+    are = "is" if len(shown) == 1 else "are"
+    which = "" if options.status is None else f" that {are} {options.status}"
     if not shown:
         others = f", out of {total:,}" if total else f" in {config.as_typed(home().sessions)}"
         out.line(f"No sessions{of}{which}{others}.")
