@@ -2,18 +2,24 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import chdir
 from datetime import timedelta
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from perdure.front.output import Output
 from perdure.programs.aur import background
 from perdure.session import ids, trash
+from perdure.session.stores.file_store import FileStore
 from perdure.session.stores.lock import Lock
 from tests.aged_sessions import Sessions, turn
 from tests.programs.started import aur
@@ -25,6 +31,9 @@ LIST = ("spawn", "--list-sessions")
 SET_ASIDE = (
     "Set aside 1 session that nobody used for 30 days; `pi sessions trash` lists them, "
     "`pi sessions restore ID` brings one back\n"
+)
+CUT_SHORT = (
+    "A clean-up of old sessions was cut short; it may have set some aside: " + SET_ASIDE.partition("; ")[2]
 )
 
 
@@ -75,9 +84,11 @@ except ChildProcessError:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
-def test_aur_09_old_sessions_are_set_aside_beside_the_next_start_and_that_is_said_once(aur, sessions, home):
-    """Detached: a session of its own without a terminal, nothing inherited, least important, nobody's child,
-    one at a time. What the trash has had for 30 days goes for good."""
+def test_aur_09_old_sessions_are_set_aside_beside_the_next_start_and_that_is_said_once(
+    aur, sessions, home, monkeypatch
+):
+    """Detached: a session of its own without a terminal, nothing inherited, in nobody's directory, least
+    important, nobody's child, one at a time. What the trash has had for 30 days goes for good."""
     config = configure(sessions)
     forgotten = sessions.store.delete(sessions.write("session-ccc", OLD))
     note = Path(sessions.home.path, "trash", forgotten.folder, trash.NOTE)
@@ -86,7 +97,9 @@ def test_aur_09_old_sessions_are_set_aside_beside_the_next_start_and_that_is_sai
     inherited, given = os.pipe()
     os.set_inheritable(given, True)
     with Lock(sessions.home.path, os.path.join("locks", "trash~.lock"), "trash", 0):  # it comes so far
-        first = aur.run(*LIST, close_fds=False)
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setenv("AURORA_HOME", os.path.relpath(sessions.home.path, aur.project))
+            first = aur.run(*LIST, close_fds=False)
         until(lambda: lock.exists() and lock.read_bytes())
         (pid,) = cleaners(home)
         os.kill(pid, signal.SIGSTOP)
@@ -98,6 +111,7 @@ def test_aur_09_old_sessions_are_set_aside_beside_the_next_start_and_that_is_sai
     parent, session, terminal, niceness = (int(state[at]) for at in (1, 3, 4, 16))
     assert (session, terminal, niceness) == (pid, 0, 19)
     assert parent != os.getpid()
+    assert os.readlink(f"/proc/{pid}/cwd") == "/"
     targets = {os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)}
     assert targets == {os.devnull}
     second = subprocess.run([sys.executable, "-c", CALL.format(words=LIST)], capture_output=True, text=True)
@@ -128,6 +142,10 @@ def test_aur_09_the_session_that_a_call_is_about_is_not_taken_from_under_it(sess
     for about in ("session-a", "aurora:session-aaa"):
         background.clean_up(about)
         assert sessions.ids == ["session-aaa", "session-bbb"]
+    with chdir(sessions.store.root):
+        begun = "session-aaa.jsonl", *background._paths("session-aaa.jsonl")
+    background.clean_up(*begun)
+    assert sessions.ids == ["session-aaa", "session-bbb"]
     background.clean_up("session-")  # which means none
     assert sessions.ids == ["session-bbb"]
 
@@ -198,14 +216,70 @@ def test_aur_09_a_setting_that_is_null_or_elsewhere_is_none(aur, sessions):
 
 @pytest.mark.parametrize("place", ["locks", "cleanup.report"])
 def test_aur_09_where_nothing_can_be_written_nothing_happens_and_nothing_is_said(aur, sessions, place):
-    """A folder, or a file, is where ours should be."""
-    config = configure(sessions, 0)
+    """A folder, or a file, is where ours should be, and stays there: what could not be said is not done."""
+    config = configure(sessions)
     there = Path(sessions.home.path, place)
     there.touch() if place == "locks" else (there / "x").mkdir(parents=True)
     background.clean_up("")
     config.unlink()
     assert aur.within(*LIST)[::2] == (0, "")
     assert sessions.ids == ["session-aaa", "session-bbb"]
+    assert there.is_file() if place == "locks" else (there / "x").is_dir()
+
+
+def test_aur_09_one_that_is_killed_midway_is_said_to_have_been_cut_short(aur, sessions, monkeypatch):
+    """Once; and by no start while it is at work. What an earlier one did is said before it."""
+    config = configure(sessions)
+    background.clean_up("")
+    sessions.write("session-ccc", OLD, turn(OLD))
+    delete = FileStore.delete
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*given: Any, **options: Any) -> None:
+        delete(*given, **options)
+        monkeypatch.setattr(background, "_is_wanted", lambda: False)
+        assert aur.within(*LIST).err == ""
+        raise Killed
+
+    monkeypatch.setattr(FileStore, "delete", killed)
+    with pytest.raises(Killed):
+        background.clean_up("")
+    config.unlink()
+    assert "session-ccc" not in sessions.ids
+    assert aur.within(*LIST).err == SET_ASIDE + CUT_SHORT
+    assert aur.within(*LIST).err == ""
+
+
+def test_aur_09_what_could_not_be_cleaned_up_is_said_in_one_line(aur, sessions):
+    """How often ever it was found to be so; the rest is cleaned up."""
+    config = configure(sessions)
+    for name in ("one", "two"):
+        Path(sessions.store.root, f"{name}.jsonl").symlink_to(sessions.home.path)
+        os.utime(Path(sessions.store.root, f"{name}.jsonl"), (1, 1), follow_symlinks=False)
+    background.clean_up("")
+    background.clean_up("")
+    config.unlink()
+    removed, wrong = aur.within(*LIST).err.splitlines(keepends=True)
+    assert removed == SET_ASIDE
+    assert re.fullmatch(r"Not all could be cleaned up: .* is a symbolic link \(and 1 more\)\n", wrong)
+
+
+def test_aur_09_a_report_is_removed_when_it_was_said_and_not_before(aur, sessions, monkeypatch):
+    """Whoever dies between the two has it said again; under one name."""
+    config = configure(sessions)
+    background.clean_up("")
+    config.unlink()
+    before = {*os.listdir(sessions.home.path)}
+    with monkeypatch.context() as dying:
+        dying.setattr(os, "unlink", lambda *given, **options: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            background.start("", Output(stderr=(said := StringIO())))
+    assert said.getvalue() == SET_ASIDE
+    assert {*os.listdir(sessions.home.path)} == before
+    assert [aur.within(*LIST).err for _ in range(2)] == [SET_ASIDE, ""]
+    assert {*os.listdir(sessions.home.path)} == before - {"cleanup.report"}
 
 
 def test_aur_09_what_several_runs_did_is_all_said(aur, sessions):
@@ -215,6 +289,7 @@ def test_aur_09_what_several_runs_did_is_all_said(aur, sessions):
     sessions.write("session-ccc", OLD)
     sessions.write("session-ddd", OLD)
     background.clean_up("")
+    sessions.write("session-eee", OLD)
+    background.clean_up("")
     config.unlink()
-    one, two = aur.within(*LIST).err.splitlines(keepends=True)
-    assert (one, two) == (SET_ASIDE, SET_ASIDE.replace("1 session", "2 sessions"))
+    assert aur.within(*LIST).err == SET_ASIDE + SET_ASIDE.replace("1 session", "2 sessions") + SET_ASIDE

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -63,10 +63,12 @@ def clean(
     spare: str = "",
     now: ids.Clock = ids.now,
     progress: Progress | None = None,
+    before: Callable[[], object] = lambda: None,
 ) -> Cleaned:
-    """Move to the trash what was last used more than `days` ago; not the session at the path `spare`."""
+    """Move to the trash what was last used more than `days` ago; not the session at the path `spare`.
+    `before` is called before each move, and where it raises, the session is kept."""
     check_days(days)
-    sweep = _Sweep(home, days, now())
+    sweep = _Sweep(home, days, now(), before)
     scope = Scope((home,))
     with Catalog() as catalog:
         sweep.done.problems.extend(catalog.catch_up(scope, progress))
@@ -105,11 +107,12 @@ class _Stays(Exception):
 
 
 class _Sweep:
-    def __init__(self, home: Home, days: float, now: datetime) -> None:
+    def __init__(self, home: Home, days: float, now: datetime, before: Callable[[], object]) -> None:
         self.done = Cleaned([], [], [], [], [])
         self._store = _store(home)
         self._days = days
         self._now = now
+        self._before = before
 
     def is_surely_young(self, row: Row) -> bool:
         """By a time that it records, whichever others there are; or by its file's, where it records none, and
@@ -146,6 +149,7 @@ class _Sweep:
         try:
             if self._store.holder(ref) is not None:  # which is told sooner than a lock is waited for
                 raise Held(ref.id, None)
+            self._before()
             self.done.removed.append(self._store.delete(ref, title, check=check))
         except Held:
             self.done.held.append(ref.id)

@@ -1,26 +1,33 @@
 """The clean-up that happens by itself, where the user's own config.json asks for it: at every start, in a
-process of its own, one at a time. What it did is said at the next start, once.
+process of its own, one at a time. What it did is said at the next start, once; also that one was cut short,
+for that is written down before the first session is moved.
 
 A start pays for looking whether the setting is there, and for two forks; whether it can be obeyed, and all
 else, is found out by the process that does the work. That one belongs to nobody: it has no terminal, no
-descriptor of ours, and no parent that would have to wait for it. Where nothing can be written, it ends.
+descriptor of ours, no directory that somebody may want to unmount, and no parent that would have to wait for
+it. Where nothing can be written, it ends.
 """
 
 import os
 import sys
 import time
 
+from perdure import config
 from perdure.programs.aur import settings
-from perdure.session.layouts import Home, home_of, homes
+from perdure.session.layouts import LAYOUTS, Home, home_of, homes
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perdure.front.output import Output
-    from perdure.session.expiry import Cleaned
+    from perdure.session.stores.lock import Lock
 
 _LOCK = os.path.join("locks", "cleanup~.lock")
 """Which is no session's: no id ends like this."""
 _REPORT = "cleanup.report"
+_BACK = "`pi sessions trash` lists them, `pi sessions restore ID` brings one back"
+_CUT_SHORT = f"A clean-up of old sessions was cut short; it may have set some aside: {_BACK}"
 _ASKED = settings.EXPIRY_DAYS.rpartition(".")[2].encode()
 _MOST = 1 << 20
 _LEAST_PRIORITY = 19
@@ -31,13 +38,8 @@ _LATER = 1.0
 def start(about: str, out: "Output") -> None:
     """Say what the last clean-up did, and begin one if it is wanted. `about` is the session that this call is
     about, as it was typed, which must not be taken away from under it."""
-    said = _take_report()
-    if said:
-        from perdure.front.output import Styled
-        from perdure.front.visible import one_line
-
-        for line in said:
-            out.note(Styled(one_line(line), "dim"))
+    if os.path.isfile(_report()):
+        _say_report(out)
     if _is_wanted():
         _detach(about)
 
@@ -83,85 +85,154 @@ def _detach(about: str) -> None:
                 except OSError:
                     pass  # the one by which they were listed
             time.sleep(_LATER)
-            os.execv(sys.executable, [sys.executable, "-P", "-m", __name__, about])
+            command = [sys.executable, "-P", "-m", __name__, about, *_paths(about)]
+            environment = config.environment(**_homes())
+            os.chdir(os.sep)
+            os.execve(sys.executable, command, environment)
     finally:
         os._exit(0)
 
 
+def _paths(about: str) -> "list[str]":
+    """What it is called wherever one is, if it is called by where it lies."""
+    return [os.path.abspath(about)] if os.path.lexists(about) else []
+
+
+def _homes() -> "dict[str, str]":
+    """The settings that say where programs keep things, so that they say the same in another directory."""
+    named = {layout.home_variable: home_of(name) for name, layout in LAYOUTS.items() if layout.home_variable}
+    return {**named, "HOME": config.home("HOME", "~")}
+
+
 # --- what is said at the next start ------------------------------------------------------------------------
+
+
+def _lock() -> "Lock":
+    """Who has it may clean up, and change the report."""
+    from perdure.session.stores.lock import Lock
+
+    return Lock(home_of("aurora"), _LOCK, "clean-up", 0)
 
 
 def _report() -> str:
     return os.path.join(home_of("aurora"), _REPORT)
 
 
-def _take_report() -> "list[str]":
-    """The lines of it, for one alone: who renames it has it."""
-    mine = f"{_report()}.{os.getpid()}"
+def _say_report(out: "Output") -> None:
+    """It is removed when it has been said: whoever dies between the two has it said again, and not lost. As
+    long as a clean-up is at work, it is that one's."""
+    from perdure.errors import PerdureError
+    from perdure.front.output import Styled
+    from perdure.front.visible import one_line
+
     try:
-        os.rename(_report(), mine)
-        text = _read(mine)
-        os.unlink(mine)
+        with _lock():
+            for line in _reported():
+                out.note(Styled(one_line(line), "dim"))
+            os.unlink(_report())
+    except (OSError, PerdureError):
+        return  # it cannot be removed, or somebody else says it
+
+
+def _reported() -> "list[str]":
+    """What nobody has read yet, a line each."""
+    try:
+        return _read(_report()).decode(errors="replace").split("\n")[:-1]
     except (OSError, ValueError):
         return []
-    return text.decode(errors="replace").split("\n")[:-1]
 
 
-def _leave_report(home: str, lines: "list[str]") -> None:
-    """Before what nobody has read yet of an earlier one."""
+def _leave_report(unsaid: "Sequence[str]", done: "Sequence[str]", wrong: "Sequence[str]" = ()) -> None:
+    """In place of the one that is there, of which this is still unsaid. What is wrong is said once, however
+    often it was found to be."""
+    from perdure.front.visible import one_line
     from perdure.session.stores import files
 
-    before = [line for line in _take_report() if line not in lines]
-    if lines or before:
-        text = "".join(f"{line}\n" for line in (*before, *lines))
-        files.replace(home, _REPORT, text.encode(), sync=False)
+    wrong = [*map(one_line, wrong)]
+    lines = [*(line for line in unsaid if line not in wrong), *done, *wrong]
+    if lines:
+        files.replace(home_of("aurora"), _REPORT, "".join(f"{line}\n" for line in lines).encode())
+    elif os.path.isfile(_report()):
+        os.unlink(_report())
 
 
 # --- the work ----------------------------------------------------------------------------------------------
 
 
-def clean_up(about: str) -> None:
+def clean_up(*about: str) -> None:
+    """`about` is what the session is called that must stay, in one way or several."""
     from perdure.errors import PerdureError
-    from perdure.session import expiry
-    from perdure.session.stores.lock import Lock
 
-    home = Home("aurora", home_of("aurora"))
     try:
-        with Lock(home.path, _LOCK, "clean-up", 0):
-            try:
-                days = settings.settings().values.get(settings.EXPIRY_DAYS)
-            except PerdureError as error:
-                _leave_report(home.path, [f"No session is cleaned up: {error.said}"])
-                return
-            if days is not None:
-                done = expiry.clean(home, days, spare=_path_of(about, home))
-                _leave_report(home.path, _told(done, days))
-                expiry.empty_trash(homes())
-    except PerdureError:
+        with _lock():
+            _clean_up(about)
+    except (OSError, PerdureError):
         return  # another one is at work, or nothing can be written here
 
 
-def _path_of(about: str, home: Home) -> str:
+def _clean_up(about: "Sequence[str]") -> None:
+    from perdure.session import expiry
+
+    home = Home("aurora", home_of("aurora"))
+    unsaid = _reported()
+    days, wrong = _wanted_days()
+    if days is None:
+        _leave_report(unsaid, [], [f"No session is cleaned up: {each}" for each in wrong])
+        return
+    is_noted = False
+
+    def note() -> None:
+        nonlocal is_noted
+        if not is_noted:
+            _leave_report(unsaid, [], [_CUT_SHORT])
+            is_noted = True
+
+    done = expiry.clean(home, days, spare=_path_of(about, home), before=note)
+    removed = _told(len(done.removed), days)
+    _leave_report(unsaid, removed, _told_problems(done.problems))
+    if problems := expiry.empty_trash(homes()).problems:
+        _leave_report(unsaid, removed, _told_problems([*done.problems, *problems]))
+
+
+def _wanted_days() -> "tuple[float | None, list[str]]":
+    """None if the setting says nothing, or cannot be obeyed, and then why."""
+    from perdure.errors import PerdureError
+
+    try:
+        own = settings.settings()
+    except PerdureError as error:
+        return None, [error.said]
+    misplaced = [each for each in own.notices if _ASKED.decode() in each]
+    return own.values.get(settings.EXPIRY_DAYS), misplaced
+
+
+def _path_of(about: "Sequence[str]", home: Home) -> str:
+    """By where it lies, if it is called so, or else by its id."""
     from perdure.errors import PerdureError
     from perdure.session import reference
 
-    try:
-        return reference.find(about, [home])[1].path if about else ""
-    except PerdureError:
-        return ""
+    for text in reversed(about):
+        try:
+            return reference.find(text, [home])[1].path if text else ""
+        except PerdureError:
+            continue
+    return ""
 
 
-def _told(done: "Cleaned", days: float) -> "list[str]":
+def _told(removed: int, days: float) -> "list[str]":
     from perdure.front.amounts import counted
     from perdure.programs.aur.removing import counted_days
 
-    if not done.removed:
+    if not removed:
         return []
-    back = "`pi sessions trash` lists them, `pi sessions restore ID` brings one back"
-    return [
-        f"Set aside {counted(len(done.removed), 'session')} that nobody used for {counted_days(days)}; {back}"
-    ]
+    return [f"Set aside {counted(removed, 'session')} that nobody used for {counted_days(days)}; {_BACK}"]
+
+
+def _told_problems(problems: "Sequence[str]") -> "list[str]":
+    from perdure.session.summary import first_of
+
+    return [f"Not all could be cleaned up: {first_of(problems)}"] if problems else []
 
 
 if __name__ == "__main__":
-    clean_up(*sys.argv[1:2])
+    clean_up(*sys.argv[1:])
