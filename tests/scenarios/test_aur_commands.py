@@ -248,6 +248,8 @@ def test_aur_04_what_no_repair_can_mend_is_not_called_damaged(aur, three):
         ("n\n", [], False),
         ("\n", [], False),
         ("maybe\nn\n", [], False),
+        ("maybe", [], False),
+        ("maybe\n", [], False),
         ("", [], True),
         ("n\n", ["--yes"], True),
     ],
@@ -272,6 +274,13 @@ def test_aur_07_at_a_terminal_end_of_input_deletes_nothing(aur, three):
         assert "Nothing was deleted" in "\n".join(terminal.screen)
     assert isinstance(terminal, Terminal)
     assert "session-bbb" in three.ids
+
+
+def test_aur_07_a_deleted_one_is_answered_with_the_command_that_restores_it(aur, three):
+    assert aur.within("spawn", "--delete-session", "session-bbb", "--yes").code == 0
+    again = aur.within("spawn", "--delete-session", "session-bbb", "--yes")
+    way = "it was deleted: `pi sessions restore aurora:session-bbb` brings it back"
+    assert again == (1, "", f"aur: Session not found: session-bbb; {way}\n")
 
 
 def test_aur_07_what_is_said_to_restore_it_does(aur, three):

@@ -484,4 +484,4 @@ def test_what_was_deleted_is_said_to_be_in_the_trash(home):
     store.delete(ref)
     with pytest.raises(NotFound) as error:
         reference.find("5f0c")
-    assert "it was deleted: restore pi:5f0c1b9a7e42" in error.value.hint
+    assert "it was deleted: `pi sessions restore pi:5f0c1b9a7e42`" in error.value.hint

@@ -83,6 +83,8 @@ class Output:
         self._notes_have_colour = _has_colour(self._stderr)
         self._is_plain = False
         self._unread = bytearray()
+        self.has_read = False
+        """Whether anything came in that could be an answer."""
         self._is_transient_shown = False
         self.is_progress_shown = False
         """Whether a bar says how far some work is, over which nothing else should be drawn."""
@@ -278,6 +280,7 @@ class Output:
             if not data:
                 break
             self._unread += data
+            self.has_read = True
         size = end + 1 if end >= 0 else len(self._unread)
         line = self._unread[:size].decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
         del self._unread[:size]

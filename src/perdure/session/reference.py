@@ -223,9 +223,10 @@ def _chosen_or_deleted(text: str, known: Sequence[_Called[Found]], problems: Seq
             (gone,) = find_deleted([text])
         except PerdureError:
             raise error from None
-        raise NotFound(
-            "Session", text, hint=f"it was deleted: restore {gone.reference} brings it back"
-        ) from None
+        from shlex import quote
+
+        way = f"`pi sessions restore {quote(gone.reference)}`"
+        raise NotFound("Session", text, hint=f"it was deleted: {way} brings it back") from None
 
 
 def _matches(text: str, known: Sequence[_Called[T]]) -> list[_Called[T]]:

@@ -46,10 +46,11 @@ def delete(store: Store, ref: Found, out: Output) -> None:
 
 
 def _is_agreed(id: str, out: Output) -> bool:
-    """Who pipes nothing in has said it all; who ends the input at a terminal has not."""
+    """Who pipes nothing in has said it all; who ends the input at a terminal, or behind what is no answer,
+    has not."""
     answer = out.ask(f"Delete session {one_line(id)}?")
     if answer is None:
-        return out.stdin is None or not out.stdin.isatty()
+        return not out.has_read and (out.stdin is None or not out.stdin.isatty())
     return answer
 
 
