@@ -71,6 +71,14 @@ def test_aur_12_who_leaves_it_or_gives_no_answer_finds_it_unchanged(aur, damaged
     assert damaged.read_bytes() == data
 
 
+def test_aur_12_of_very_many_bad_lines_ten_are_named_in_the_question_and_by_the_repair(aur):
+    put(aur, text_of(METADATA, *chain(1), *[BAD] * 25))
+    asked = resumed(aur, "").err.splitlines()
+    assert (len(asked), asked[11]) == (14, "  … and 15 more")
+    told = aur.within("spawn", "--recover", ID).err.splitlines()
+    assert (len(told), told[10]) == (11, "… and 15 more")
+
+
 def test_aur_12_a_deleted_one_can_be_restored_as_it_was(aur, damaged):
     data = damaged.read_bytes()
     done = resumed(aur, "d\nhello\n")

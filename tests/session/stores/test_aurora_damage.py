@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from perdure.errors import Held
+from perdure.session import ids
 from perdure.session.session import Session
 from perdure.session.stores import Problem
 from perdure.testing import user_entry
@@ -205,6 +206,15 @@ def test_the_first_turn_brings_the_metadata_a_file_lost(tmp_path, name):
     store, ref = put(tmp_path, damaged("no-metadata"))
     go_on(store, ref)
     assert b'"metadata"' not in Path(ref.path).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["no-metadata", "torn-metadata"])
+def test_a_repair_that_brings_the_metadata_says_when_the_first_turn_was(tmp_path, name):
+    store, ref = put(tmp_path, damaged(name))
+    first = store.read(ref).entries[0].timestamp
+    assert store.repair(ref)
+    assert ids.moment(first)
+    assert store.read(ref).header.timestamp == first
 
 
 def test_an_id_inside_a_file_is_not_the_sessions(tmp_path):

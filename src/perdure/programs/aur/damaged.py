@@ -22,7 +22,6 @@ from perdure.programs.aur import recovering, removing
 from perdure.session.stores import Found, Problem, Store
 
 _QUESTION = "recover / delete / leave?"
-_MOST_SHOWN = 10
 
 
 class Damage(NamedTuple):
@@ -75,12 +74,9 @@ async def _decision(shell: Shell) -> str | None:
 def told(ref: Found, damage: Damage) -> list[str]:
     """What is wrong with it, and what a repair would keep."""
     lines = len({problem.line for problem in damage.problems})
-    shown = damage.problems[:_MOST_SHOWN]
-    more = len(damage.problems) - len(shown)
     return [
         one_line(f"{config.as_typed(ref.path)} is damaged in {counted(lines, 'line')}:"),
-        *(f"  {one_line(problem.brief)}" for problem in shown),
-        *([f"  … and {more:,} more"] if more else []),
+        *(f"  {line}" for line in recovering.shown([problem.brief for problem in damage.problems])),
         f"Recovering keeps {counted(damage.turns, 'turn')} and all else that can be read, leaves out what "
         "cannot be, and sets the file aside as it is now.",
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 from perdure import config
@@ -14,15 +15,23 @@ from perdure.programs.aur.listing import home
 from perdure.session import doctor, reference
 from perdure.session.stores import Found, Store
 
+_MOST_SHOWN = 10
+
 
 def recover(options: SimpleNamespace, out: Output) -> int:
     store, ref = reference.find(options.recover, [home()])
     before = doctor.examine(store, ref)
     if mend(store, ref, out):
-        for finding in before.findings:
-            out.note(Styled(one_line(finding), "yellow"))
+        for line in shown(before.findings):
+            out.note(Styled(line, "yellow"))
         out.line(f"Resume: aur spawn --resume {shlex.quote(ref.id)}")
     return 0
+
+
+def shown(problems: Sequence[str]) -> list[str]:
+    """Of very many the first, and how many more there are."""
+    more = len(problems) - _MOST_SHOWN
+    return [*map(one_line, problems[:_MOST_SHOWN]), *([f"… and {more:,} more"] if more > 0 else [])]
 
 
 def mend(store: Store, ref: Found, out: Output) -> bool:

@@ -331,9 +331,11 @@ class JsonlStore(FileStore):
             kept += self._kept(reader, reader.take, text, number)
         if forward.rest != b"":
             kept += self._kept(reader, reader.take_rest, forward.rest, number + 1)
-        first = None if reader.headed or not reader.entries else self.first_line(ref, reader.header)
-        if first is not None:
-            kept.insert(0, first)
+        if reader.entries and not reader.headed:
+            times = (entry.timestamp for entry in reader.entries if ids.moment(entry.timestamp))
+            begun = reader.header.timestamp or next(times, "")
+            first = self.first_line(ref, reader.header._replace(timestamp=begun))
+            kept[:0] = [] if first is None else [first]
         return reader, b"".join([text + b"\n" for text in kept])
 
     def _kept(
