@@ -77,6 +77,19 @@ def test_what_is_nearly_a_key_is_said_to_be_none_in_a_group_too(tmp_path):
     assert outside.endswith("config.json: 'spwaner' is not known: did you mean spawner?")
 
 
+def test_what_is_in_the_wrong_group_is_said_to_belong_elsewhere(tmp_path):
+    """A key, and a group; at the top and inside. What is in a group of others is theirs."""
+    text = '{"most": 3, "turns": {"most": 3}, "spawner": {"default_model": "", "most": 1}, "a": {"days": 1}}'
+    found = read_json(tmp_path, text)
+    assert found.values == {}
+    assert [each.partition("config.json: ")[2] for each in found.notices] == [
+        "'most' is not known there: it belongs in spawner.turns",
+        "'turns' is not known there: it belongs in spawner",
+        "'spawner.default_model' is not known there: it belongs outside of all groups",
+        "'spawner.most' is not known there: it belongs in spawner.turns",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -204,14 +204,18 @@ def test_aur_09_bad_settings_keep_everything_and_are_said(aur, sessions, text, s
     assert done.err.count("\n") == 1
 
 
-def test_aur_09_a_setting_that_is_null_or_elsewhere_is_none(aur, sessions):
+def test_aur_09_a_setting_that_is_null_is_none_and_one_that_is_elsewhere_is_said_to_be(aur, sessions):
     config = configure(sessions, None)
     background.clean_up("")
+    assert not Path(sessions.home.path, "cleanup.report").exists()
     config.write_text('{"session_expiry_days": 30}')
     background.clean_up("")
     config.unlink()
     assert sessions.ids == ["session-aaa", "session-bbb"]
-    assert aur.within(*LIST).err == ""
+    assert aur.within(*LIST).err == (
+        "No session is cleaned up: ~/.aurora/config.json: 'session_expiry_days' is not known there: it "
+        "belongs in spawner.interactive\n"
+    )
 
 
 @pytest.mark.parametrize("place", ["locks", "cleanup.report"])

@@ -39,7 +39,7 @@ class OwnSettings(NamedTuple):
     values: Mapping[str, Any]
     """By the names in `known`."""
     notices: list[str]
-    """What is written there and not known here, if it looks like something that is."""
+    """What is written there and not known here, if it looks like something that is, or is it elsewhere."""
 
     @classmethod
     def read(cls, path: str, known: Mapping[str, Kind]) -> OwnSettings:
@@ -64,7 +64,17 @@ class OwnSettings(NamedTuple):
             raise PerdureError(f"{source} is not {form}: {error}", _REMEDY) from None
         if not isinstance(found, dict):
             raise PerdureError(f"{source} is not an object of settings, in braces", _REMEDY)
-        return cls(*_taken(found, known, source))
+        return cls(*_taken(found, known, source, _places(known)))
+
+
+def _places(known: Mapping[str, Kind]) -> dict[str, str]:
+    """The group that each key and each group is in; empty for the outermost."""
+    places: dict[str, str] = {}
+    for name in known:
+        while name:
+            group, _, key = name.rpartition(".")
+            places[key], name = group, group
+    return places
 
 
 def _loaded(text: str) -> object:
@@ -74,7 +84,11 @@ def _loaded(text: str) -> object:
 
 
 def _taken(
-    found: Mapping[str, Any], known: Mapping[str, Kind], source: str, group: str = ""
+    found: Mapping[str, Any],
+    known: Mapping[str, Kind],
+    source: str,
+    places: Mapping[str, str],
+    group: str = "",
 ) -> tuple[dict[str, Any], list[str]]:
     values: dict[str, Any] = {}
     notices: list[str] = []
@@ -97,9 +111,12 @@ def _taken(
                 for each, kind in known.items()
                 if each.startswith(f"{key}.")
             }
-            more, further = _taken(value, inside, source, f"{name}.")
+            more, further = _taken(value, inside, source, places, f"{name}.")
             values |= more
             notices += further
+        elif key in places:
+            where = f"in {places[key]}" if places[key] else "outside of all groups"
+            notices.append(f"{source}: {name!r} is not known there: it belongs {where}")
         elif meant := did_you_mean(key, [each.partition(".")[0] for each in known]):
             notices.append(f"{source}: {name!r} is not known{meant}")
     return values, notices
