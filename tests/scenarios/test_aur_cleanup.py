@@ -103,21 +103,25 @@ def test_aur_09_old_sessions_are_set_aside_beside_the_next_start_and_that_is_sai
         until(lambda: lock.exists() and lock.read_bytes())
         (pid,) = cleaners(home)
         os.kill(pid, signal.SIGSTOP)
-    os.close(given)
-    assert (first.code, first.err) == (0, "")
-    assert os.read(inherited, 1) == b""
-    os.close(inherited)
-    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    parent, session, terminal, niceness = (int(state[at]) for at in (1, 3, 4, 16))
-    assert (session, terminal, niceness) == (pid, 0, 19)
-    assert parent != os.getpid()
-    assert os.readlink(f"/proc/{pid}/cwd") == "/"
-    targets = {os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)}
-    assert targets == {os.devnull}
-    second = subprocess.run([sys.executable, "-c", CALL.format(words=LIST)], capture_output=True, text=True)
-    assert second.stdout.endswith("\nno child\n")
-    until(lambda: cleaners(home) == {pid})
-    os.kill(pid, signal.SIGCONT)
+    try:
+        os.close(given)
+        assert (first.code, first.err) == (0, "")
+        assert os.read(inherited, 1) == b""
+        os.close(inherited)
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        parent, session, terminal, niceness = (int(state[at]) for at in (1, 3, 4, 16))
+        assert (session, terminal, niceness) == (pid, 0, 19)
+        assert parent != os.getpid()
+        assert os.readlink(f"/proc/{pid}/cwd") == "/"
+        targets = {os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)}
+        assert targets == {os.devnull}
+        second = subprocess.run(
+            [sys.executable, "-c", CALL.format(words=LIST)], capture_output=True, text=True
+        )
+        assert second.stdout.endswith("\nno child\n")
+        until(lambda: cleaners(home) == {pid})
+    finally:
+        os.kill(pid, signal.SIGCONT)
     until(lambda: not cleaners(home))
     config.unlink()
     assert sessions.ids == ["session-bbb"]
