@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 
@@ -93,7 +94,9 @@ def _make_untrashable(home: str) -> None:
 
 
 def _set(home: str, is_wanted: bool) -> None:
-    """Whether a start there cleans up."""
+    """Whether a start there cleans up. It has nothing to say of a clean-up that was ended here."""
+    with suppress(FileNotFoundError):
+        os.unlink(f"{home}/.aurora/cleanup.report")
     path = f"{home}/.aurora/config.json"
     if is_wanted:
         with open(path, "w") as file:
