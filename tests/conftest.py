@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from tests.needs import SkipPolicy
+from tests.slowest import SlowestFiles
 
 # Hypothesis: `make test` tries the same examples in every run, so that it turns red by a change and by
 # nothing else. `make fuzz` tries new ones; a failure prints what reproduces it. Deadlines would only measure
@@ -34,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
     config.pluginmanager.register(SkipPolicy(), "skip-policy")
+    config.pluginmanager.register(SlowestFiles(), "slowest-files")
 
 
 @pytest.hookimpl(optionalhook=True)

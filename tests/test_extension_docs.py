@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import processes
 from tests.agent.models.wire_server import events, wire_server
 from tests.front.one_prompt import called, pi, said
 from tests.needs import needs
@@ -65,12 +66,12 @@ def test_the_readmes_tool_is_ten_lines_that_work(pi, agent_home, programs, wire_
     (tour,) = [each for each in blocks("README.md", "console") if each.startswith("$ pi -p /help")]
     command, shown, again = tour.removeprefix("$ ").splitlines()
     assert again == '$ pi -p "roll a die with 20 sides"'
-    done = subprocess.run(["sh", "-c", command], capture_output=True, cwd=pi.project)
+    done = processes.run(["sh", "-c", command], capture_output=True, cwd=pi.project)
     assert done.stdout.decode() == f"{shown}\n"
     (commands,) = blocks("docs/add-a-tool.md", "console")
     for command in re.findall(r"^\$ (.*)$", commands, re.MULTILINE):
         wire_server.script(events(said("rolled")))
-        done = subprocess.run(
+        done = processes.run(
             ["sh", "-c", command], capture_output=True, cwd=pi.project, stdin=subprocess.DEVNULL
         )
         assert (done.returncode, done.stdout) == (0, b"rolled\n"), done.stderr
@@ -78,7 +79,7 @@ def test_the_readmes_tool_is_ten_lines_that_work(pi, agent_home, programs, wire_
 
 def test_the_page_on_tools_is_one_program_that_runs(tmp_path):
     program = "\n".join(blocks("docs/add-a-tool.md", "python"))
-    subprocess.run([sys.executable, "-W", "error", "-c", program], cwd=tmp_path, check=True)
+    processes.run([sys.executable, "-W", "error", "-c", program], cwd=tmp_path, check=True)
 
 
 @needs("MCP servers (make peers)", given=MODULES.joinpath("installed").exists())
@@ -88,7 +89,7 @@ def test_the_readmes_mcp_server_is_three_lines_that_work(pi, agent_home, program
     (agent_home / "settings.json").write_text(settings)
     (tour,) = [each for each in blocks("README.md", "console") if each.startswith("$ pi mcp")]
     command, _, shown = tour.removeprefix("$ ").partition("\n")
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=pi.project)
+    done = processes.run(["sh", "-c", command], capture_output=True, text=True, cwd=pi.project)
     assert (done.returncode, done.stdout) == (0, shown), done.stderr
     pi.use(wire_server, **json.loads(settings))
     (pi.project / "note.txt").write_text("from the disk")
@@ -136,7 +137,7 @@ def test_every_command_of_the_page_runs(pi, agent_home, programs, home):
         # To start them takes a second, and only these need them.
         started = servers if command.startswith("pi mcp") else {}
         (agent_home / "settings.json").write_text(json.dumps({"mcpServers": started}))
-        done = subprocess.run(
+        done = processes.run(
             ["sh", "-c", command], capture_output=True, text=True, cwd=pi.project, stdin=subprocess.DEVNULL
         )
         wanted = 1 if "/compact" in command else 0  # a new session has nothing to condense
@@ -148,7 +149,7 @@ def test_the_example_is_installed_as_a_package_and_every_part_of_it_works(pi, wi
     example = ROOT / "docs" / "examples" / "perdure-notes"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     install += ["--no-build-isolation", "--no-index", "--target", str(site), str(example)]
-    subprocess.run(install, check=True, capture_output=True)
+    processes.run(install, check=True, capture_output=True)
     assert (site / "perdure_notes.py").is_file()
     environment = os.environ | {"PYTHONPATH": str(site)}
     pi.use(wire_server)

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +15,7 @@ from perdure.front.commands import SESSIONS
 from perdure.session.entry import Entry, placed
 from perdure.session.ids import stamp
 from perdure.session.stores import Header, open_store
+from tests import processes
 from tests.agent.models.wire_server import events, wire_server
 from tests.front import one_prompt
 from tests.front.terminal import Terminal
@@ -214,16 +214,16 @@ def test_the_readmes_questions_are_answered(machine):
     questions, models = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
     commands = re.findall(r"^\$ (.*)$", questions, re.MULTILINE)
     assert len(commands) == 5
-    subprocess.run(["git", "init", "-q"], cwd=machine, check=True)
+    processes.run(["git", "init", "-q"], cwd=machine, check=True)
     printed = []
     for command in commands:
-        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=machine)
+        done = processes.run(["sh", "-c", command], capture_output=True, text=True, cwd=machine)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         assert done.stdout or ">" in command, command
         printed.append(done.stdout)
     assert "auth.py" in printed[0]
     command, _, shown = models.removeprefix("$ ").partition("\n")
-    listed = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=machine, check=True)
+    listed = processes.run(["sh", "-c", command], capture_output=True, text=True, cwd=machine, check=True)
     assert listed.stdout == shown
 
 
@@ -270,7 +270,7 @@ def test_every_command_of_the_command_lines_page_runs(machine):
     verbs = {command.split()[2] for command in commands if command.startswith("pi sessions ")}
     assert verbs == {*SESSIONS}
     for command in commands:
-        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=machine)
+        done = processes.run(["sh", "-c", command], capture_output=True, text=True, cwd=machine)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         assert done.stdout or done.stderr or ">" in command, command
     assert (machine / "talk.md").read_text().startswith("# ")
@@ -283,7 +283,7 @@ def test_the_same_holds_for_sessions_of_other_programs(program, machine):
 
     def pi(*words: str) -> str:
         command = ["pi", "sessions", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True, cwd=machine).stdout
+        return processes.run(command, capture_output=True, text=True, check=True, cwd=machine).stdout
 
     id, _, _, said = TALKS[program]
     called = f"{program}:{id}"

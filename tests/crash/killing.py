@@ -10,7 +10,6 @@ whether it was attempted, whether it is whole and where it belongs, without havi
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import select
@@ -32,7 +31,7 @@ from perdure.session.session import Session
 from perdure.session.stores import Durability, Found, Store
 from perdure.session.stores.file_store import FileStore
 from tests import layouts
-from tests.crash.forking import Forker
+from tests.processes import call
 
 KILLS = int(os.environ.get("PERDURE_KILLS") or 200)
 DEFAULT_KILLS, ALL_KILLS = 200, 10_000
@@ -68,16 +67,11 @@ def lock_of(store: Store, ref: Found) -> Path:
 # --- processes ----------------------------------------------------------------------------------
 
 
-@functools.cache
-def _forker() -> Forker:
-    return Forker()
-
-
 def alone(body: Callable[..., Any], **arguments: Any) -> Any:
     """Run `body` in a process of its own that may fork, and return what it returns. Both ways as JSON."""
     if not hasattr(os, "fork"):
         pytest.skip("needs a system that forks")
-    ended = _forker().call(body, arguments)
+    ended = call(body, arguments)
     if ended.code:
         pytest.fail(f"{body.__name__} ended with {ended.code}\n{ended.err}", pytrace=False)
     return json.loads(ended.out)

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import pytest
 from perdure.agent.session import AgentSession
 from perdure.session.manager import SessionManager
 from tests.agent.models.wire_server import events
+from tests.processes import PI, Popen, run
 
 
 def said(*texts: str, reason: str = "stop") -> bytes:
@@ -44,9 +44,7 @@ HALF_A_LINE = said("half an answer\n").partition(b"\n\n")[0] + b"\n\n"
 
 
 class Pi:
-    def __init__(
-        self, home: Path, project: Path, command: Sequence[str] = (sys.executable, "-m", "perdure")
-    ) -> None:
+    def __init__(self, home: Path, project: Path, command: Sequence[str] = PI) -> None:
         """`command` may start another program, which asks the same models."""
         self.home, self.project, self.command = home, project, command
         self.sessions = SessionManager()
@@ -63,15 +61,13 @@ class Pi:
         given = stdin.encode() if isinstance(stdin, str) else stdin
         fed = {"stdin": subprocess.DEVNULL} if given is None else {"input": given}
         command = [*self.command, *words]
-        return subprocess.run(command, cwd=self.project, capture_output=True, timeout=60, **fed, **options)
+        return run(command, cwd=self.project, capture_output=True, timeout=60, **fed, **options)
 
     @contextmanager
     def started(self, *words: str):
         command = [*self.command, *words]
         pipe = subprocess.PIPE
-        with subprocess.Popen(
-            command, cwd=self.project, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
-        ) as process:
+        with Popen(command, cwd=self.project, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as process:
             try:
                 yield process
             finally:

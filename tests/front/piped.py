@@ -9,7 +9,6 @@ with Piped(cwd=project) as shell:
 import itertools
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,13 +16,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from tests.processes import PI, Popen
+
 
 class Piped:
-    def __init__(
-        self, *words: str, cwd: Path, command: Sequence[str] = (sys.executable, "-m", "perdure")
-    ) -> None:
+    def __init__(self, *words: str, cwd: Path, command: Sequence[str] = PI) -> None:
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen([*command, *words], cwd=cwd, stdin=pipe, stdout=pipe, stderr=pipe)
+        self.process = Popen([*command, *words], cwd=cwd, stdin=pipe, stdout=pipe, stderr=pipe)
         self._out, self._err = bytearray(), bytearray()
         streams = ((self.process.stdout, self._out), (self.process.stderr, self._err))
         self._readers = [threading.Thread(target=_drain, args=each) for each in streams]

@@ -17,17 +17,18 @@ import os
 import select
 import signal
 import subprocess
+import termios
 import time
 import unicodedata
 import uuid
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-import pexpect
 import pyte
 from wcwidth import wcwidth
+
+from tests.processes import at_terminal
 
 KEYS = {
     "backspace": "\x7f",
@@ -99,20 +100,10 @@ class Terminal(Seen):
         self._has_answers = answers
         self._raw = bytearray()
         self._is_over = False  # nobody has the terminal open any more
-        with warnings.catch_warnings():
-            # Newer Pythons warn of a fork beside threads, as those of a test's server. An exec follows here.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self._child = pexpect.spawn(
-                "env",
-                [*command],
-                cwd=os.fspath(cwd),
-                env=environment(env, "xterm-256color"),
-                dimensions=(rows, columns),
-                preexec_fn=obey_signals,
-            )
-        self._child.ptyproc.delayafterclose = 0
-        self._terminal: int = self._child.child_fd
-        self.pid: int = self._child.pid
+        self.process, self._terminal = at_terminal(
+            command, cwd=cwd, env=environment(env, "xterm-256color"), dimensions=(rows, columns)
+        )
+        self.pid: int = self.process.pid
         os.set_blocking(self._terminal, False)
 
     def send(self, text: str, seconds: float = 60) -> None:
@@ -157,27 +148,30 @@ class Terminal(Seen):
     def resize(self, columns: int, rows: int) -> None:
         self._take(0)
         self._drawn.resize(rows, columns)
-        self._child.setwinsize(rows, columns)
+        termios.tcsetwinsize(self._terminal, (rows, columns))
 
     def wait(self, seconds: float = 60) -> int:
         """The exit code; negative, as in subprocess, if a signal ended the program."""
         end = time.monotonic() + seconds
-        while self._child.isalive():
+        while self.process.poll() is None:
             assert time.monotonic() < end, self._failed(f"it did not end within {seconds} s")
             self.look()
         while self._take(0):
             assert time.monotonic() < end, self._failed("what it left behind goes on writing")
-        return -self._child.signalstatus if self._child.signalstatus else self._child.exitstatus
+        return self.process.wait()
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         os.kill(self.pid, number)
 
     def close(self) -> None:
         """Ends the program, and what it has started in its own group."""
-        if not self._child.closed and self._child.isalive():
-            os.killpg(self.pid, signal.SIGKILL)
-            self._child.wait()
-        self._child.close()
+        if self.process.poll() is None:
+            with suppress(ProcessLookupError):  # if it ends by itself right now
+                os.killpg(self.pid, signal.SIGKILL)
+            self.process.wait()
+        if self._terminal >= 0:
+            os.close(self._terminal)
+            self._terminal = -1
 
     def __enter__(self) -> "Terminal":
         return self
@@ -408,12 +402,6 @@ def environment(given: Mapping[str, str] | None, terminal: str) -> dict[str, str
         return {"TERM": terminal, **given}
     says_how = {"COLUMNS", "LINES", "NO_COLOR", "COLORTERM", "TMUX", "TMUX_PANE"}
     return {name: value for name, value in os.environ.items() if name not in says_how} | {"TERM": terminal}
-
-
-def obey_signals() -> None:
-    """A program at a terminal ignores none, whoever started the tests and how."""
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
 
 
 def quoted(word: str) -> str:

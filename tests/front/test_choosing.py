@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from perdure.front.choosing import Choice, choose, matching
 from perdure.front.visible import visible
+from tests import processes
 from tests.front.chosen import (
     BACKSPACE,
     CTRL_C,
@@ -206,13 +207,10 @@ SCRIPT = """
 
 def test_the_terminal_is_as_it_was_however_one_leaves():
     """Its modes, and its screen: all that was drawn was drawn on the other one."""
-    child = pexpect.spawn(
-        sys.executable,
-        ["-c", textwrap.dedent(SCRIPT)],
+    child = processes.spawn(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT)],
         env={**os.environ, "TERM": "xterm-256color"},
         dimensions=(24, 80),
-        encoding="utf-8",
-        timeout=30,
     )
     written = io_of(child)
     child.expect_exact("second")
@@ -231,7 +229,7 @@ def test_the_terminal_is_as_it_was_however_one_leaves():
     assert modes == {"1": "l", "7": "h", "12": "l", "25": "h", "1049": "l", "2004": "l"}
 
 
-def io_of(child: pexpect.spawn) -> list[str]:
+def io_of(child: processes.spawn) -> list[str]:
     """All that a program writes, from now on."""
     written: list[str] = []
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from perdure import SessionManager
 from perdure.front.commands import SESSIONS
 from perdure.front.completion import candidates
 from perdure.session.stores import Header, open_store
+from tests import processes
 from tests.needs import needs_tool
 
 BIN = Path(sys.executable).parent
@@ -167,7 +167,7 @@ def test_an_id_that_a_shell_would_read_something_into_is_not_offered(home, name)
 
 
 def asked(*arguments: str, **options) -> str:
-    answer = subprocess.run(
+    answer = processes.run(
         [BIN / "perdure", "complete", *arguments], capture_output=True, text=True, timeout=60, **options
     )
     assert (answer.returncode, answer.stderr) == (0, "")
@@ -334,11 +334,11 @@ def test_a_shell_lists_what_there_is(shell, request):
 @pytest.mark.parametrize("name", [pytest.param(name, marks=needs_tool(name)) for name in SHELLS])
 def test_the_script_is_right_for_its_shell(name):
     """The shell itself finds no fault with it, and it ends with a line break."""
-    script = subprocess.run(
+    script = processes.run(
         [BIN / "pi", "completion", name], capture_output=True, text=True, check=True
     ).stdout
     assert script.endswith("\n")
-    checked = subprocess.run([name, "-n"], input=script, capture_output=True, text=True)
+    checked = processes.run([name, "-n"], input=script, capture_output=True, text=True)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
@@ -347,7 +347,7 @@ def test_zsh_may_keep_the_script_in_a_file(home, sessions):
     """A function of `$fpath`, as packages install it, works from its first call on."""
     folder = home / "functions"
     folder.mkdir()
-    script = subprocess.run([BIN / "pi", "completion", "zsh"], capture_output=True, text=True, check=True)
+    script = processes.run([BIN / "pi", "completion", "zsh"], capture_output=True, text=True, check=True)
     (folder / "_perdure").write_text(script.stdout)
     with Shell("zsh", home) as shell:
         shell.types("exec zsh -f -i\r")

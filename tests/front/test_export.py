@@ -19,6 +19,7 @@ from perdure.session.stores import Found, Store, open_store
 from perdure.testing import user_entry
 from perdure.testing.corpus import record
 from perdure.testing.writing import child, turns
+from tests import processes
 from tests.front.commands.machine import Machine, process
 from tests.front.test_html import Page
 from tests.front.test_render import conversation, kept
@@ -134,7 +135,7 @@ def test_a_pipe_gets_the_very_bytes(layout, machine, tmp_path):
     """Of a real process."""
     ref = saved(machine, layout)
     words = [sys.executable, "-m", "perdure", "sessions", "export", ref.id, "--to", layout]
-    piped = subprocess.run(words, capture_output=True, check=True).stdout
+    piped = processes.run(words, capture_output=True, check=True).stdout
     (tmp_path / "copy").write_bytes(piped)
     copied = opened(f"{layout}:{ref.id}", tmp_path / "copy", tmp_path / "home")
     assert said(*copied) == said(machine.store(layout), ref)
@@ -339,7 +340,7 @@ def test_a_pipe_may_be_the_place(machine, tmp_path):
     """As in `-o >(less)`: it is written to, not replaced."""
     ref = saved(machine, "pi")
     os.mkfifo(tmp_path / "pipe")
-    with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE, text=True) as reader:
+    with processes.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE, text=True) as reader:
         assert machine.run("export", ref.id, "-o", str(tmp_path / "pipe")).code == 0
         assert reader.stdout
         assert reader.stdout.read().startswith("# The auth bug")
@@ -352,12 +353,12 @@ def test_a_killed_export_leaves_the_old_file_or_the_new_one(machine, tmp_path):
     output = tmp_path / "talk.html"
     words = [sys.executable, "-m", "perdure", "sessions", "export", ref.id, "--to", "html", "-o", str(output)]
     started = time.monotonic()
-    subprocess.run(words, check=True, capture_output=True)
+    processes.run(words, check=True, capture_output=True)
     took = time.monotonic() - started
     whole = output.read_bytes()
     for part in (0.5, 0.8, 0.95, 1.0):
         output.write_bytes(b"old")
-        with subprocess.Popen(words, stderr=subprocess.DEVNULL) as export:
+        with processes.Popen(words, stderr=subprocess.DEVNULL) as export:
             time.sleep(took * part)
             export.kill()
         assert output.read_bytes() in (b"old", whole)

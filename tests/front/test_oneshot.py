@@ -8,9 +8,9 @@ import subprocess
 import sys
 import time
 
-import pexpect
 import pytest
 
+from tests import processes
 from tests.agent.models.wire_server import CUT, HANG, events, refuse, wire_server
 from tests.front.one_prompt import HALF, called, pi, running, said, talked, until
 
@@ -196,11 +196,9 @@ def test_that_time_passes_is_shown_and_nothing_of_it_stays(pi, wire_server):
 
     wire_server.script(slowly)
     pi.use(wire_server)
-    child = pexpect.spawn(
-        sys.executable,
-        ["-m", "perdure", "-p", "hello"],
-        cwd=str(pi.project),
-        encoding="utf-8",
+    child = processes.spawn(
+        [*processes.PI, "-p", "hello"],
+        cwd=pi.project,
         dimensions=(10, 60),
         env=dict(os.environ, TERM="xterm", NO_COLOR="1"),
         timeout=20,
@@ -304,7 +302,7 @@ def test_an_answer_that_could_not_be_saved_is_shown_and_exit_1(pi, wire_server):
     wire_server.script(events(said("x" * 3000)))
     pi.use(wire_server)
     limited = ["bash", "-c", 'ulimit -f 2; exec "$@"', "bash", sys.executable, "-m", "perdure"]
-    done = subprocess.run(
+    done = processes.run(
         [*limited, "-p", "hello"], cwd=pi.project, capture_output=True, timeout=60, stdin=subprocess.DEVNULL
     )
     assert (done.returncode, done.stdout) == (1, b"x" * 3000 + b"\n")
@@ -318,7 +316,7 @@ def test_a_signal_that_somebody_wants_ignored_is(pi, wire_server):
     pi.use(wire_server)
     command = ["nohup", sys.executable, "-m", "perdure", "-p", "hello"]
     pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
-    with subprocess.Popen(command, cwd=pi.project, stdin=nowhere, stdout=pipe, stderr=pipe) as process:
+    with processes.Popen(command, cwd=pi.project, stdin=nowhere, stdout=pipe, stderr=pipe) as process:
         until(lambda: wire_server.requests)
         process.send_signal(signal.SIGHUP)
         out, _ = process.communicate(timeout=20)
@@ -355,7 +353,7 @@ def test_what_could_not_be_saved_is_never_exit_0(pi, wire_server):
     """The disk is full before the first word is said, and no request is made."""
     pi.use(wire_server)
     limited = ["bash", "-c", 'ulimit -f 0; exec "$@"', "bash", sys.executable, "-m", "perdure"]
-    done = subprocess.run(
+    done = processes.run(
         [*limited, "-p", "hello"], cwd=pi.project, capture_output=True, timeout=60, stdin=subprocess.DEVNULL
     )
     assert done.returncode == 1

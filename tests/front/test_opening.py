@@ -14,6 +14,7 @@ from perdure.programs.pi import main
 from perdure.session.catalog import Catalog, Scope
 from perdure.session.manager import SessionManager
 from perdure.testing import user_entry
+from tests import processes
 from tests.agent.models.wire_server import events, wire_server
 from tests.front.commands.machine import Machine
 from tests.front.one_prompt import pi, said, talked
@@ -181,7 +182,7 @@ def test_processes_that_want_one_session_id_at_once_make_it_once(talked):
     command = [sys.executable, "-m", "perdure", "-p", "--session-id", "same", "hello"]
     pipe = subprocess.DEVNULL
     started = [
-        subprocess.Popen(command, cwd=talked.project, stdin=pipe, stdout=pipe, stderr=pipe) for _ in range(4)
+        processes.Popen(command, cwd=talked.project, stdin=pipe, stdout=pipe, stderr=pipe) for _ in range(4)
     ]
     assert [process.wait(timeout=60) for process in started] == [0] * 4
     assert [s.message_count for s in talked.sessions.list_sessions() if s.id == "same"] == [8]

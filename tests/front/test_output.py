@@ -10,6 +10,7 @@ import time
 import pexpect
 import pytest
 
+from tests import processes
 from tests.needs import needs, needs_tool
 
 IMPORTS = "import sys\nfrom perdure.front.output import Output, OutputLost, Styled\nout = Output()\n"
@@ -19,19 +20,17 @@ ROWS, COLUMNS = 10, 40
 def piped(code: str, stdin: str = "", **options) -> subprocess.CompletedProcess[str]:
     """What a program writes whose three streams are pipes."""
     command = [sys.executable, "-c", IMPORTS + textwrap.dedent(code)]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, **options)
+    return processes.run(command, input=stdin, capture_output=True, text=True, **options)
 
 
 OURS = ("NO_COLOR", "COLUMNS", "PAGER", "LESSCHARSET")
 
 
-def at_terminal(code: str, **environment: str) -> pexpect.spawn:
+def at_terminal(code: str, **environment: str) -> processes.spawn:
     """A program at a terminal of its own."""
     settings = {name: value for name, value in os.environ.items() if name not in OURS}
-    return pexpect.spawn(
-        sys.executable,
-        ["-c", IMPORTS + textwrap.dedent(code)],
-        encoding="utf-8",
+    return processes.spawn(
+        [sys.executable, "-c", IMPORTS + textwrap.dedent(code)],
         dimensions=(ROWS, COLUMNS),
         env=settings | {"TERM": "xterm"} | environment,
         timeout=20,
@@ -94,14 +93,14 @@ def test_notes_do_not_overtake_the_answer(tmp_path):
     both = tmp_path / "both"
     with both.open("w") as file:
         code = IMPORTS + "out.line('1')\nout.note('2')\nout.line('3')\nout.note('4')"
-        subprocess.run([sys.executable, "-c", code], stdout=file, stderr=file, check=True)
+        processes.run([sys.executable, "-c", code], stdout=file, stderr=file, check=True)
     assert both.read_text() == "1\n2\n3\n4\n"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_an_encoding_that_lacks_a_character_loses_nothing(encoding):
     """What it cannot write is spelled out, in JSON as JSON does it."""
-    answer = subprocess.run(
+    answer = processes.run(
         [sys.executable, "-c", IMPORTS + "out.line('a 你')\nout.note('b 你')\nout.data('c 你😀')"],
         env=os.environ | {"PYTHONIOENCODING": encoding},
         capture_output=True,
@@ -131,7 +130,7 @@ BYTES = bytes(range(256)) * 300
 def test_bytes_go_through_a_pipe_exactly():
     """An export is what it is, in the order in which it was written."""
     code = f"{IMPORTS}out.line('first')\nout.raw(bytes(range(256)) * 300)\nout.line('last')"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    answer = processes.run([sys.executable, "-c", code], capture_output=True)
     assert answer.stdout == b"first\n" + BYTES + b"last\n"
 
 
@@ -157,7 +156,7 @@ def test_output_that_nobody_takes_is_told_apart():
     """
     try:
         command = [sys.executable, "-c", IMPORTS + textwrap.dedent(code)]
-        answer = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE)
+        answer = processes.run(command, stdout=writing, stderr=subprocess.PIPE)
     finally:
         os.close(writing)
     assert (answer.returncode, answer.stderr) == (42, b"")
@@ -176,7 +175,7 @@ def test_a_reader_that_leaves_in_the_middle_is_noticed_also_unbuffered(call):
             sys.exit(42 if isinstance(lost.cause, BrokenPipeError) else 1)
     """
     command = [sys.executable, "-u", "-c", IMPORTS + textwrap.dedent(code)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as started:
+    with processes.Popen(command, stdout=subprocess.PIPE) as started:
         assert started.stdout
         assert started.stdout.read(10)
         started.stdout.close()
@@ -188,7 +187,7 @@ def test_unbuffered_all_of_it_arrives():
     code = f"{IMPORTS}out.line('ä' * 500_000)\nout.note('你')\nout.line('你')"
     for encoding, long, short in (("utf-8", "ä" * 500_000, "你"), ("latin-1", "ä" * 500_000, r"\u4f60")):
         settings = os.environ | {"PYTHONIOENCODING": encoding}
-        answer = subprocess.run([sys.executable, "-u", "-c", code], env=settings, capture_output=True)
+        answer = processes.run([sys.executable, "-u", "-c", code], env=settings, capture_output=True)
         assert answer.stdout.decode(encoding) == f"{long}\n{short}\n"
         assert answer.stderr.decode(encoding) == f"{short}\n"
 
@@ -225,7 +224,7 @@ def test_output_that_cannot_be_written_is_told_apart(call):
         f"{IMPORTS}try:\n    out.{call}\n    out.flush()\nexcept OutputLost:\n    out.abandon(), sys.exit(42)"
     )
     with open("/dev/full", "w") as full:
-        answer = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE)
+        answer = processes.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE)
     assert (answer.returncode, answer.stderr) == (42, b"")
 
 
@@ -236,7 +235,7 @@ def test_closed_streams_are_no_defect():
         f"{IMPORTS}out.note('x')\nassert out.ask('y') is None\nout.progress('z').update(1, 2)\n"
         "try:\n    out.line('a')\nexcept OutputLost:\n    sys.exit(42)"
     )
-    answer = subprocess.run(["sh", "-c", '"$0" -c "$1" <&- >&- 2>&-', sys.executable, code])
+    answer = processes.run(["sh", "-c", '"$0" -c "$1" <&- >&- 2>&-', sys.executable, code])
     assert answer.returncode == 42
 
 
@@ -268,7 +267,7 @@ def test_g_1_a_question_is_answered_through_a_pipe(stdin, answer, asked):
 def test_an_answer_that_is_no_text_is_none():
     """Bytes that cannot be read are no yes."""
     code = f"{IMPORTS}sys.exit(42 if out.ask('Sure?') is None else 1)"
-    answer = subprocess.run([sys.executable, "-c", code], input=b"\xff\xfe\n", capture_output=True)
+    answer = processes.run([sys.executable, "-c", code], input=b"\xff\xfe\n", capture_output=True)
     assert answer.returncode == 42
 
 
@@ -421,7 +420,7 @@ def test_less_pages_with_colour_and_is_left_with_q(pager):
     child = at_terminal(f"out.page({LONG})\nout.line('after')", **settings, LESS="")
     child.expect_exact("\x1b[1mline 3\x1b[m")
     child.expect_exact(":")
-    child.sendintr()
+    child.send("\x03")
     time.sleep(0.2)
     child.send("q")
     child.expect_exact("after")

@@ -8,7 +8,6 @@ import textwrap
 from functools import partial
 from pathlib import Path
 
-import pexpect
 import pyte
 import pytest
 from prompt_toolkit.input import create_pipe_input
@@ -20,6 +19,7 @@ from perdure.front.picker import pick_session
 from perdure.session.session import Session
 from perdure.session.stores import open_store
 from perdure.testing.builders import assistant_entry, tool_call_entry, tool_result_entry, user_entry
+from tests import processes
 from tests.front.chosen import (
     BACKSPACE,
     CTRL_C,
@@ -373,13 +373,9 @@ SCRIPT = """
 
 def test_at_a_terminal(project, sessions):
     """It follows the size of the terminal, finds what is typed, and leaves the terminal as it was."""
-    child = pexpect.spawn(
-        sys.executable,
-        ["-c", textwrap.dedent(SCRIPT), str(project)],
+    child = processes.spawn(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT), str(project)],
         env={**os.environ, "TERM": "xterm-256color"},
-        dimensions=(24, 80),
-        encoding="utf-8",
-        timeout=30,
     )
     written = ""
     terminal = pyte.Screen(80, 24)

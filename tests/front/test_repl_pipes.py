@@ -17,6 +17,7 @@ from perdure.session.entry import Compaction
 from perdure.session.session import Session
 from perdure.session.stores import open_store
 from perdure.testing import assistant_entry, tool_call_entry, tool_result_entry
+from tests import processes
 from tests.agent.models.wire_server import CUT, events, refuse, wire_server
 from tests.front.one_prompt import HALF, called, pi, said, until
 from tests.front.picked import talk
@@ -69,7 +70,7 @@ def test_a_message_in_the_arguments_is_answered_first_and_the_end_of_input_ends_
 def test_started_without_stdin_it_ends_in_order_and_leaves_no_session(pi, wire_server):
     pi.use(wire_server)
     command = ["sh", "-c", 'exec "$@" <&-', "sh", *PI]
-    done = subprocess.run(command, cwd=pi.project, capture_output=True, timeout=60)
+    done = processes.run(command, cwd=pi.project, capture_output=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")
     assert pi.sessions.list_sessions() == []
 
@@ -85,7 +86,7 @@ def test_a_reader_that_left_ends_it_with_141_and_all_that_was_said_is_kept(pi, w
     reading, writing = os.pipe()
     with (
         lines.open() as given,
-        subprocess.Popen(PI, cwd=pi.project, stdin=given, stdout=writing, stderr=subprocess.PIPE) as process,
+        processes.Popen(PI, cwd=pi.project, stdin=given, stdout=writing, stderr=subprocess.PIPE) as process,
     ):
         os.close(writing)
         until(lambda: len(wire_server.requests) == 2)
@@ -153,7 +154,7 @@ def test_what_could_not_be_saved_is_said_at_once_and_nothing_acknowledged_is_los
     wire_server.script(events(said("first answer")), events(said("z" * 3000)), events(said("third answer")))
     pi.use(wire_server)
     lines = ["first", "x" * 3000, "second", "third"]
-    done = subprocess.run(
+    done = processes.run(
         SMALL_FILES, input="\n".join(lines).encode(), cwd=pi.project, capture_output=True, timeout=60
     )
     assert done.returncode == 1

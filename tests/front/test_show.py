@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import pexpect
 import pyte
 import pytest
 from hypothesis import example, given, settings
@@ -26,6 +25,7 @@ from perdure.session.stores import Found
 from perdure.testing import assistant_entry, tool_call_entry, tool_result_entry, user_entry
 from perdure.testing.corpus import HOSTILE_TEXT, message_record, record
 from perdure.testing.writing import child, turns
+from tests import processes
 from tests.front.commands.machine import Machine, process
 from tests.front.test_markdown import FRAGMENTS, messages, words
 from tests.front.test_render import ANSWER, conversation, kept
@@ -56,9 +56,9 @@ def saved(machine: Machine, entries: Sequence[Entry], layout: str = "pi") -> Fou
 def at_terminal(*words: str, columns: int = 80, rows: int = 500, **environment: str) -> str:
     """What reaches a terminal, byte by byte. As long as it is long, nothing is paged."""
     settings = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
-    spawned = pexpect.spawn(
-        sys.executable,
-        ["-m", "perdure", "sessions", "show", *words],
+    spawned = processes.spawn(
+        [*processes.PI, "sessions", "show", *words],
+        encoding=None,
         dimensions=(rows, columns),
         env=settings | {"TERM": "xterm-256color", "PAGER": ""} | environment,
         timeout=60,
@@ -486,7 +486,7 @@ def test_a_reader_that_leaves_is_no_error(unbuffered, machine):
     ref = saved(machine, turns(5000))
     shown = [sys.executable, "-m", "perdure", "sessions", "show", ref.id]
     settings = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
-    with subprocess.Popen(shown, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=settings) as started:
+    with processes.Popen(shown, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=settings) as started:
         assert started.stdout
         assert started.stderr
         started.stdout.readline()

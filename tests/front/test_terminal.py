@@ -147,7 +147,7 @@ def test_less_high_and_higher_again_nothing_is_lost(tmp_path):
 def test_a_program_hears_of_its_new_size(tmp_path):
     code = """if True:
         import os, signal, time
-        signal.signal(signal.SIGWINCH, lambda *_: print(os.get_terminal_size(), flush=True))
+        signal.signal(signal.SIGWINCH, lambda *_: os.write(1, str(os.get_terminal_size()).encode()))
         print("ready", flush=True)
         time.sleep(20)
     """

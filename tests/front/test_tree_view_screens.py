@@ -21,6 +21,7 @@ from perdure.session.entry import Entry, decode
 from perdure.testing import user_entry
 from perdure.testing.corpus import record
 from perdure.testing.writing import child
+from tests import processes
 from tests.front.test_show import hostile, left_and_here
 from tests.front.test_tree_view import session_of
 from tests.front.tree_screen import (
@@ -191,9 +192,7 @@ class Terminal:
         session_of(folder, left_and_here())
         words = ["-c", PROGRAM, str(folder)]
         environment = {**os.environ, "TERM": "xterm-256color"}
-        self._process = pexpect.spawn(
-            sys.executable, words, dimensions=(24, 80), encoding="utf-8", env=environment
-        )
+        self._process = processes.spawn([sys.executable, *words], dimensions=(24, 80), env=environment)
         self.written = ""
         self.screen = pyte.Screen(80, 24)
         self._stream = pyte.Stream(self.screen)

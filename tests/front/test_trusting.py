@@ -22,6 +22,7 @@ from perdure.front.output import Output, Styled
 from perdure.front.trusting import ask, lines, project
 from perdure.front.visible import width
 from perdure.programs.pi import main
+from tests import processes
 from tests.front.typed import Typed
 
 ASKING = "from perdure.front.output import Output; from perdure.front.trusting import ask; import sys;"
@@ -304,7 +305,7 @@ def test_g_10_at_a_real_terminal(typed, decision, offering):
     """Typed by somebody; Ctrl+D is the end of input."""
     ours, theirs = pty.openpty()
     code = f"{ASKING} sys.exit(ask({str(offering.folder)!r}, Output(), may_ask=True))"
-    with subprocess.Popen(
+    with processes.Popen(
         [sys.executable, "-c", code], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
     ) as started:
         os.close(theirs)

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from perdure.programs.cortext import git
 from perdure.programs.cortext.repository import NotCommitted, start
 from perdure.session.stores.lock import Lock
+from tests import processes
 from tests.programs.git_workspace import FOLDER, Workspace, not_committed, stand_in, template, workspace
 from tests.small_disk import fill, make_room, needed_disk
 
@@ -101,7 +101,7 @@ def test_cor_18_sixteen_processes_commit_sixteen_conversations(workspace):
     shutil.rmtree(workspace.path / "conversations")
     for name in names:
         workspace.say_something(name, name)
-    subprocess.run([sys.executable, "-c", SIXTEEN, str(workspace.path)], check=True, timeout=60)
+    processes.run([sys.executable, "-c", SIXTEEN, str(workspace.path)], check=True, timeout=60)
     log = workspace.log()
     assert sorted(log[:-1]) == names
     assert log[-1] == "mine"
@@ -132,7 +132,7 @@ def test_cor_18_who_is_killed_behind_a_step_leaves_a_repository_to_go_on_with(
     with monkeypatch.context() as patch:
         script = f'if [ "$step" = {step} ]; then real "$@"; kill -9 $PPID; exit 0; fi'
         stand_in(tmp_path / "bin", patch, script)
-        killed = subprocess.run([sys.executable, "-c", ONE, str(workspace.path), FOLDER], timeout=60)
+        killed = processes.run([sys.executable, "-c", ONE, str(workspace.path), FOLDER], timeout=60)
     assert killed.returncode == -9
     assert list((workspace.path / ".git").rglob("*.lock")) == []
     if step == "update-index":
@@ -314,9 +314,9 @@ def test_cor_18_a_full_disk_and_a_read_only_one_are_told_apart(tmp_path):
         fill(disk)
         assert "is full" in not_committed(workspace).message
         make_room(disk)
-        subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+        processes.run(["mount", "-o", "remount,ro", disk], check=True)
         assert "cannot be written to" in not_committed(workspace).message
-        subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+        processes.run(["mount", "-o", "remount,rw", disk], check=True)
         assert workspace.commit()
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from perdure import __version__, registry
 from perdure.front.commands import SESSIONS, SHELLS
+from tests import processes
 from tests.needs import needs, needs_tool
 
 BIN = Path(sys.executable).parent
@@ -18,7 +19,7 @@ BIN = Path(sys.executable).parent
 
 def run(*command, **options) -> subprocess.CompletedProcess[str]:
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **options}
-    return subprocess.run([str(part) for part in command], stderr=subprocess.PIPE, text=True, **options)
+    return processes.run([str(part) for part in command], stderr=subprocess.PIPE, text=True, **options)
 
 
 def pi(*arguments, **options) -> subprocess.CompletedProcess[str]:
@@ -59,7 +60,7 @@ def test_version_loads_nothing_but_the_package():
         print(json.dumps(loaded))
         sys.exit(code)
     """)
-    answer = run(sys.executable, "-c", code)
+    answer = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert answer.returncode == 0
     loaded = json.loads(answer.stdout.splitlines()[-1])
     assert loaded == ["perdure", "perdure.programs", "perdure.programs.pi"]
@@ -81,7 +82,7 @@ def test_help_says_what_this_is_and_how_to_use_it(arguments):
 def test_without_a_command_it_is_a_conversation(argument, home):
     """With no arguments too: a first-time user is told what can be typed. Any text may be said."""
     command = [BIN / "perdure", *([] if argument is None else [argument])]
-    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)
+    answer = processes.run(command, stdin=subprocess.DEVNULL, capture_output=True)
     assert (answer.returncode, answer.stderr) == (0, b"")
     first, *_ = answer.stdout.decode().splitlines()
     assert first == f"Perdure {__version__}. /help says what can be typed here."
@@ -119,7 +120,7 @@ def test_an_unknown_argument_is_named_in_one_sentence(arguments):
 )
 def test_a_strange_argument_cannot_break_the_sentence(argument):
     """Line breaks, escape codes, bytes that are no text and endless text still make one short line."""
-    answer = subprocess.run([BIN / "pi", argument], stdin=subprocess.DEVNULL, capture_output=True)
+    answer = processes.run([BIN / "pi", argument], stdin=subprocess.DEVNULL, capture_output=True)
     assert answer.returncode == 2
     assert answer.stderr.count(b"\n") == 1
     assert b"\x1b" not in answer.stderr

@@ -21,6 +21,7 @@ from perdure.session.stores import Found, Header, Store, open_store
 from perdure.testing import assistant_entry, tool_call_entry, tool_result_entry, user_entry
 from perdure.testing.durable import holding, needs_fork
 from perdure.testing.writing import turns
+from tests import processes
 from tests.aurora_files import GOLDEN, ID, METADATA, chain, put, text_of
 from tests.needs import needs_tool
 
@@ -143,7 +144,7 @@ def test_aur_02_another_process_reads_each_turn_as_soon_as_it_is_saved(store):
     with Session.create(store) as session:
         for number in range(3):
             session.append(user_entry(f"turn-{number}"))
-            done = subprocess.run(
+            done = processes.run(
                 [sys.executable, "-c", reading, session.ref.path], capture_output=True, text=True, check=True
             )
             assert done.stdout.split() == ["None", *(f"turn-{each}" for each in range(number + 1))]

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from perdure.programs.aur import background
 from perdure.session import ids, trash
 from perdure.session.stores.file_store import FileStore
 from perdure.session.stores.lock import Lock
+from tests import processes
 from tests.aged_sessions import Sessions, turn
 from tests.programs.started import aur
 
@@ -115,7 +115,7 @@ def test_aur_09_old_sessions_are_set_aside_beside_the_next_start_and_that_is_sai
         assert os.readlink(f"/proc/{pid}/cwd") == "/"
         targets = {os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)}
         assert targets == {os.devnull}
-        second = subprocess.run(
+        second = processes.run(
             [sys.executable, "-c", CALL.format(words=LIST)], capture_output=True, text=True
         )
         assert second.stdout.endswith("\nno child\n")

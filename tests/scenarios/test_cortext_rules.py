@@ -6,10 +6,10 @@ import re
 import shlex
 import signal
 import stat
-import subprocess
 
 import pytest
 
+from tests import processes
 from tests.agent.models.wire_server import HANG, events, wire_server
 from tests.front.one_prompt import HALF_A_LINE
 from tests.front.shell_terminal import is_given_back, say, streamed, text_of, until_idle
@@ -112,7 +112,7 @@ def test_g_7_cor_12_the_last_line_resumes_when_it_is_run(cortext, wire_server, m
     cortext.answers(wire_server, "the first", "summed up", "where we were", "the second")
     command = resume_command(cortext.run(*START, stdin="hello\n").out)
     assert shlex.split(command)[:2] == ["cortext", "resume"]
-    again = subprocess.run(
+    again = processes.run(
         ["sh", "-c", command], input="more\n", cwd=cortext.project, capture_output=True, text=True
     )
     assert again.returncode == 0, again.stderr

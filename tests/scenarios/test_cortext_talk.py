@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import signal
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from perdure.errors import NotSaved
 from perdure.programs.cortext import summary
 from perdure.session.session import Session
+from tests import processes
 from tests.agent.mcp_servers import OBJECT, raw
 from tests.agent.models.wire_server import HANG, events, refuse, wire_server
 from tests.front.one_prompt import said
@@ -115,7 +115,7 @@ def test_cor_20_sixteen_that_start_at_once_get_sixteen_numbers(cortext, wire_ser
     assert len({name.rpartition("-")[2] for name in names}) == 16
     assert len(cortext.subjects) == 16
     assert cortext.is_committed()
-    subprocess.run(["git", "fsck", "--strict"], cwd=cortext.project, check=True, capture_output=True)
+    processes.run(["git", "fsck", "--strict"], cwd=cortext.project, check=True, capture_output=True)
 
 
 # --- COR-01 to COR-03: what is saved ----------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_cor_02_who_answers_is_recorded_command_prompt_model_and_all_tools(corte
     assert config["command"] == "/workspace.brainstorm"
     assert config["model"] == "custom/test"
     assert config["tools"] == ["bash", "edit", "find", "grep", "ls", "read", "write"]
-    digest = subprocess.run(
+    digest = processes.run(
         ["sha256sum", cortext.prompt_file("brainstorm")], capture_output=True, text=True, check=True
     ).stdout.split()[0]
     assert config["system_prompt_hash"] == f"sha256:{digest}"
@@ -458,7 +458,7 @@ def test_cor_20_wrong_flags_are_usage_errors_and_help_names_every_command(cortex
     for name in ("init", "start", "resume", "list"):
         assert f"\n  {name} " in shown
         assert cortext.within(name, "--help").code == 0
-    version = subprocess.run([SCRIPTS / "cortext", "--version"], capture_output=True, text=True, check=True)
+    version = processes.run([SCRIPTS / "cortext", "--version"], capture_output=True, text=True, check=True)
     assert version.stdout.startswith("cortext ")
 
 

@@ -27,6 +27,7 @@ from perdure import (
 from perdure.errors import ContextOverflow
 from perdure.session.entry import Image, Thinking, ToolCall
 from perdure.testing import ScriptedModel
+from tests import processes
 from tests.front.one_prompt import running
 
 pytestmark = pytest.mark.anyio
@@ -390,16 +391,14 @@ def test_pi_22_print_mode_answers_on_a_fresh_machine(project):
     """With no key and no settings, in a folder with a program in it."""
     (project / "greet.py").write_text('"""Greets."""\n\n\ndef greet(name):\n    """Say hello."""\n')
     command = [sys.executable, "-m", "perdure", "--print", "explain this code"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=project, stdin=subprocess.DEVNULL)
+    done = processes.run(command, capture_output=True, text=True, cwd=project, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
     assert "greet.py:4" in done.stdout
     assert "Python" in done.stdout
     (summary,) = SessionManager().list_sessions()
     assert done.stdout.strip() == SessionManager().load_session(summary.id)[-1].text.strip()
     assert summary.id in done.stderr
-    failed = subprocess.run(
-        [*command, "-m", "no/such"], capture_output=True, text=True, cwd=project, input=""
-    )
+    failed = processes.run([*command, "-m", "no/such"], capture_output=True, text=True, cwd=project, input="")
     assert (failed.returncode, failed.stdout) == (1, "")
     assert "no/such" in failed.stderr
 

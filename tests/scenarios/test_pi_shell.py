@@ -6,7 +6,6 @@ import re
 import shlex
 import signal
 import stat
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -17,6 +16,7 @@ from perdure.front.slash import COMMANDS
 from perdure.session.session import Session
 from perdure.session.stores import open_store
 from perdure.testing import assistant_entry
+from tests import processes
 from tests.agent.models.wire_server import HANG, events, wire_server
 from tests.front.one_prompt import HALF_A_LINE, called, pi, said, until
 from tests.front.picked import talk
@@ -269,7 +269,7 @@ def test_g_7_help_lists_every_command_and_the_last_line_resumes_when_it_is_run(p
     listed = re.findall(r"^/(\S+)", out, re.MULTILINE)
     assert {*COMMANDS, "compact", "name"} <= {*listed}
     assert len({*listed}) == len(listed)
-    again = subprocess.run(
+    again = processes.run(
         ["sh", "-c", resume_command(out)], input=b"more\n", cwd=pi.project, capture_output=True, timeout=60
     )
     assert again.returncode == 0, again.stderr

@@ -18,6 +18,7 @@ from perdure.front.visible import width
 from perdure.session.session import Session
 from perdure.session.stores import open_store
 from perdure.testing import assistant_entry, user_entry
+from tests import processes
 from tests.agent.models.wire_server import HANG, events, wire_server
 from tests.front.one_prompt import HALF_A_LINE
 from tests.front.shell_terminal import (
@@ -524,7 +525,7 @@ def test_g_5_who_stops_reading_ends_it_and_a_home_that_is_none_is_named(program,
     program.answers(wire_server, "ok")
     command = shlex.join([*program.command, *fresh(program)])
     script = f"printf 'hello\\n' | {command} | head -n0; echo ${{PIPESTATUS[1]}}; {command} >&- </dev/null"
-    ended = subprocess.run(["bash", "-c", script], cwd=program.project, capture_output=True, text=True)
+    ended = processes.run(["bash", "-c", script], cwd=program.project, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (1, "141\n")
     assert ended.stderr == f"{program.name}: the output could not be written: standard output is closed\n"
     assert program.files == []
@@ -632,7 +633,7 @@ def test_g_7_help_lists_every_command_and_the_last_line_resumes_when_it_is_run(
     assert re.findall(r"^/(\w+)", done.out, re.MULTILINE) == COMMANDS[program.name]
     command = resume_command(done.out)
     assert command.startswith(f"{program.name} ")
-    again = subprocess.run(
+    again = processes.run(
         ["sh", "-c", command], input="more\n", cwd=program.project, capture_output=True, text=True
     )
     assert again.returncode == 0, again.stderr
@@ -650,7 +651,7 @@ def test_g_7_the_command_that_resumes_can_be_pasted_whatever_the_programs_folder
     soleur.command = [str(soleur.home / "my tools" / "soleur")]
     soleur.answers(wire_server, "the first", "the second")
     command = resume_command(soleur.run("--fresh", stdin="hello\n").out)
-    again = subprocess.run(
+    again = processes.run(
         ["sh", "-c", command], input="more\n", cwd=soleur.project, capture_output=True, text=True
     )
     assert again.returncode == 0, again.stderr

@@ -3,7 +3,6 @@
 import json
 import os
 import stat
-import subprocess
 import sys
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from perdure import PerdureError, SessionManager
 from perdure.session.session import Session
 from perdure.testing import assistant_entry, user_entry
+from tests import processes
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_g_5_each_kind_of_failure_has_its_exit_code():
 
 def test_g_5_a_wrong_flag_is_one_sentence_on_stderr(tmp_path):
     """No traceback, nothing on stdout, exit code 2, and what to run instead."""
-    done = subprocess.run([sys.executable, "-m", "perdure", "--frobnicate"], capture_output=True, text=True)
+    done = processes.run([sys.executable, "-m", "perdure", "--frobnicate"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert "--frobnicate" in done.stderr

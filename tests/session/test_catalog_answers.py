@@ -19,7 +19,7 @@ from perdure.session import lifecycle
 from perdure.session.catalog import Catalog, Lasting, Scope
 from perdure.session.query import MARK, UNMARK
 from perdure.session.session import Session
-from tests import pi_files
+from tests import pi_files, processes
 from tests.catalog_scan import (
     CHAIN,
     HOUR,
@@ -64,7 +64,7 @@ def test_who_is_alive_is_asked_of_the_lock(workspace):
     ended = {"pi": "idle", "aurora": "completed", "soleur": "idle", "sibyl": "idle", "cortext": "completed"}
     assert statuses("hello") == dead
     assert statuses("done") == ended
-    with subprocess.Popen(
+    with processes.Popen(
         [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin

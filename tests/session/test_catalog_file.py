@@ -23,6 +23,7 @@ from perdure.session.catalog import Catalog, Scope
 from perdure.session.indexing import Indexing
 from perdure.session.stores import Found
 from perdure.session.stores.file_store import FileStore
+from tests import processes
 from tests.catalog_scan import (
     CHAIN,
     answer,
@@ -181,7 +182,7 @@ def test_a_disk_that_is_full_is_in_nobodys_way(size, workspace):
     """Wherever the catalog stops growing."""
     for number in range(10):
         made("pi", f"good {number}", "x " * 10_000)
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-c", ON_A_FULL_DISK, str(size)], capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("10 10 10 The catalog ")
@@ -256,19 +257,19 @@ def test_processes_that_catch_up_at_once_all_answer_right(crowd, workspace):
     for number in range(40):
         made(ALL[number % 5], f"good {number}", "and more")
     with contextlib.ExitStack() as ended:
-        processes = [
+        crowded = [
             ended.enter_context(
-                subprocess.Popen(
+                processes.Popen(
                     [sys.executable, "-c", ASK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
                 )
             )
             for _ in range(crowd)
         ]
-        for process in processes:
+        for process in crowded:
             assert process.stdin
             process.stdin.write("\n")
             process.stdin.flush()
-        said = [json.loads(process.communicate()[0]) for process in processes]
+        said = [json.loads(process.communicate()[0]) for process in crowded]
     expected = [row.path for row in listed(text="good")]
     for rows, hits, notice in said:
         assert rows == expected

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ from perdure.session.layouts import homes
 from perdure.session.session import Session
 from perdure.session.stores import Header, open_store
 from perdure.testing import user_entry
+from tests import processes
 from tests.layouts import store_of
 
 STAMP = "2026-01-31T09:05:00.123Z"
@@ -94,7 +94,7 @@ def answers() -> tuple[list[Row], Matches]:
 
 def shown_by_the_program(*words: str) -> str:
     command = [sys.executable, "-m", "perdure", "sessions", *words]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = processes.run(command, capture_output=True, text=True)
     assert done.returncode in (0, 3), done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout

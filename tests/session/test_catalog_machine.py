@@ -25,6 +25,7 @@ from hypothesis.stateful import invariant, precondition, rule, run_state_machine
 
 from perdure.session.catalog import Catalog, Row, Scope
 from perdure.session.layouts import homes
+from tests import processes
 from tests.catalog_scan import Answer, Scan, answer, full_scan, is_about, scan, seen_in
 from tests.catalog_sessions import HOUR, PROJECTS, WORDS, Sessions, numbers, overwrite, remove
 
@@ -223,7 +224,7 @@ def test_a_listing_is_what_a_full_scan_says_at_any_moment():
     """
     is_long = settings().max_examples > DEFAULT_EXAMPLES
     program = "from tests.catalog_scan import serve; serve()"
-    with subprocess.Popen(
+    with processes.Popen(
         [sys.executable, "-c", program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as Listings.other:
         run_state_machine_as_test(

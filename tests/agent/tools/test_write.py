@@ -13,6 +13,7 @@ import pytest
 from perdure.agent.tools import checked
 from perdure.agent.tools.read import READ
 from perdure.agent.tools.write import WRITE
+from tests import processes
 
 
 def test_pi_09_a_new_file_and_its_parents(tmp_path, call):
@@ -102,7 +103,7 @@ asyncio.run(main())
 def test_pi_09_a_kill_leaves_a_whole_file(tmp_path):
     """One content or the next, at every moment."""
     for attempt in range(3):
-        process = subprocess.Popen([sys.executable, "-c", WRITER], cwd=tmp_path)
+        process = processes.Popen([sys.executable, "-c", WRITER], cwd=tmp_path)
         with process:
             while not (tmp_path / "f").exists():
                 time.sleep(0.01)

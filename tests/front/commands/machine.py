@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from perdure.session.stores import Found, Header, Store
 from perdure.testing import user_entry
 from tests.front.typed import Typed
 from tests.layouts import ALL, store_of
+from tests.processes import PI, Popen, run
 from tests.session.snapshot import snapshot
 
 STAMP = "2026-01-31T09:05:00.123Z"
@@ -102,8 +102,8 @@ class Machine:
 
 def process(*words: str, stdin: str = "", **options: Any) -> Done:
     """The same as a real process."""
-    done = subprocess.run(
-        [sys.executable, "-m", "perdure", "sessions", *words],
+    done = run(
+        [*PI, "sessions", *words],
         input=stdin,
         capture_output=True,
         text=True,
@@ -116,8 +116,8 @@ def process(*words: str, stdin: str = "", **options: Any) -> Done:
 def at_terminal(*words: str, answer: bytes = b"") -> tuple[int, bytes]:
     """The same at a terminal: the exit code, and every byte that reached it."""
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "perdure", "sessions", *words],
+    with Popen(
+        [*PI, "sessions", *words],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

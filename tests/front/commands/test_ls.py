@@ -13,6 +13,7 @@ from perdure.front.visible import width
 from perdure.session.entry import Entry, placed
 from perdure.session.ids import stamp
 from perdure.session.session import Session
+from tests import processes
 from tests.front.commands.machine import at_terminal, break_home, process
 from tests.layouts import ALL
 
@@ -213,7 +214,7 @@ def test_from_a_directory_that_is_gone(machine, monkeypatch):
     gone = machine.user / "gone"
     script = f"mkdir {gone} && cd {gone} && rmdir {gone} && {sys.executable} -m perdure sessions"
     for verb, code in (("ls", 1), ("search x", 1), ("ls --all", 0)):
-        done = subprocess.run(["sh", "-c", f"{script} {verb}"], capture_output=True, text=True)
+        done = processes.run(["sh", "-c", f"{script} {verb}"], capture_output=True, text=True)
         assert done.returncode == code
         assert "Traceback" not in done.stderr
         assert code == 0 or "The current directory is gone" in done.stderr
@@ -248,7 +249,7 @@ def test_a_session_that_dies_is_shown_as_its_layout_says(machine):
             f"session = Session.open(store, next(each for each in store.list() if each.id == {ref.id!r}));"
             "print('ready', flush=True); time.sleep(60)"
         )
-        holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        holder = processes.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
         assert holder.stdout is not None
         holder.stdout.readline()
         (row,) = machine.run("ls", "--all", "--program", layout, "--json").data

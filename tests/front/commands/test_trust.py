@@ -2,7 +2,6 @@
 
 import io
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from perdure.errors import NotFound, PerdureError, UsageError
 from perdure.front.commands.trust import trust
 from perdure.front.output import Output, OutputLost
 from perdure.programs.pi import main
+from tests import processes
 
 
 class Done(NamedTuple):
@@ -81,9 +81,7 @@ def test_an_empty_folder_is_no_folder(folder):
 
 @pytest.mark.parametrize(("typed", "is_trusted"), [("y", True), ("n", False), ("", False)])
 def test_g_10_at_a_terminal_it_is_asked_behind_the_list(typed, is_trusted, folder):
-    child = pexpect.spawn(
-        sys.executable, ["-m", "perdure", "trust"], encoding="utf-8", timeout=30, cwd=folder
-    )
+    child = processes.spawn([*processes.PI, "trust"], cwd=folder)
     child.expect_exact("x: runs evil now")
     child.expect_exact("Trust ~/code/demo, and everything below it? [y/N] ")
     child.sendline(typed)
@@ -94,9 +92,7 @@ def test_g_10_at_a_terminal_it_is_asked_behind_the_list(typed, is_trusted, folde
 
 
 def test_g_10_with_yes_nobody_is_asked(folder):
-    child = pexpect.spawn(
-        sys.executable, ["-m", "perdure", "trust", "-y"], encoding="utf-8", timeout=30, cwd=folder
-    )
+    child = processes.spawn([*processes.PI, "trust", "-y"], cwd=folder)
     child.expect_exact("is trusted now")
     child.expect(pexpect.EOF)
     child.close()
