@@ -334,14 +334,13 @@ def test_cor_09_a_failed_acknowledgement_is_not_taken_for_an_answer(cortext, hel
     assert all(text for _, text in prompts_of(wire_server, 1))
 
 
-def test_cor_12_a_number_as_ids_begin_is_one_and_a_long_one_is_no_crash(cortext, held):
-    """`001` is no place in a list."""
+def test_cor_12_a_number_as_ids_begin_is_one_and_a_long_one_is_no_crash(cortext, wire_server):
+    """`001` is no place in a list, where the last active one is the first."""
+    cortext.answers(wire_server, "We were at it.")
     first = cortext.talked("Ship", "When?", "Soon.", kind="plan")
-    second = cortext.talked("Sell", "How?", "Well.", kind="plan")
-    assert second.id.endswith("/003-plan-sell")
-    done = cortext.within(
-        stdin=f"/workspace.resume {first.id.partition('/')[2][:3]}\n/workspace.resume {'7' * 5000}\n"
-    )
+    cortext.talked("Sell", "How?", "Well.", kind="plan")
+    assert first.id.endswith("/001-plan-ship")
+    done = cortext.within(stdin=f"/workspace.resume 001\n/workspace.resume {'7' * 5000}\n")
     assert '[Resuming "Ship"]' in done.out
     assert "Session not found: 777" in done.err
     assert cortext.within("resume", stdin=f"{'7' * 5000}\n").code == 0
