@@ -55,13 +55,17 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.source)
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return [*ast.walk(self.tree)]
+
     @property
     def layer(self) -> str:
         return self.name.partition(".")[0]
 
     def imports(self) -> Iterator[tuple[str, int]]:
         """Absolute names of all imports, also of those inside functions, with their lines."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 yield from ((alias.name, node.lineno) for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -118,10 +122,10 @@ def only_config_reads_the_environment(module: Module) -> Iterator[str]:
         return
     reading = {"environ", "environb", "getenv", "getenvb"}
     names_of_os = {"os"}
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             names_of_os |= {alias.asname for alias in node.names if alias.name == "os" and alias.asname}
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Attribute) and node.attr in reading:
             found = isinstance(node.value, ast.Name) and node.value.id in names_of_os
         elif isinstance(node, ast.ImportFrom):
@@ -155,7 +159,7 @@ def data_is_never_run(module: Module) -> Iterator[str]:
     for name, line in module.imports():
         if name.partition(".")[0] in RUN_DATA:
             yield f"line {line}: {name.partition('.')[0]} can run what it reads"
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="builtins"), attr=name):
                 if name in ("eval", "exec") and not (name == "exec" and module.name in RUNS_CODE):
