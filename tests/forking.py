@@ -117,11 +117,11 @@ def serve(descriptor: int) -> None:
     running: dict[int, socket.socket] = {}
     requests = socket.socket(fileno=descriptor)
     while True:
-        ready, _, _ = select.select([requests, ended], [], [])
+        ready, _, _ = select.select([requests.fileno(), ended], [], [])
         if ended in ready:
             os.read(ended, 2**16)
             _tell_of_ended(running)
-        if requests in ready:
+        if requests.fileno() in ready:
             received = _received(requests)
             if received is None:
                 break
@@ -280,7 +280,7 @@ def _open_streams() -> None:
             line_buffering=is_buffered and (name == "stderr" or raw.isatty()),
             write_through=not is_buffered,
         )
-        stream.mode = mode  # type: ignore[attr-defined]
+        stream.mode = mode  # type: ignore[misc]
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
 

@@ -192,7 +192,8 @@ class spawn(fdpexpect.fdspawn):  # type: ignore[misc]
         except TimeoutExpired:
             self.process.kill()
             code = self.process.wait()
-        self.exitstatus, self.signalstatus = (code, None) if code >= 0 else (None, -code)
+        self.exitstatus: int | None = code if code >= 0 else None
+        self.signalstatus: int | None = -code if code < 0 else None
 
 
 def at_terminal(

@@ -16,6 +16,8 @@ from bench.peers import Peer, Peers
 from bench.peers.protocol import conversations
 from bench.rows import ROWS
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parent.parent
 
 

@@ -14,6 +14,8 @@ from perdure.session.catalog import Catalog, Scope
 from perdure.session.stores import Header, open_store
 from perdure.testing import user_entry
 
+pytestmark = pytest.mark.process
+
 # pip's console scripts load `re` and `sys` themselves.
 BEFORE = "import re, sys; before = set(sys.modules)\n"
 MAIN = """

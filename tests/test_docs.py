@@ -11,6 +11,8 @@ from perdure.session import tree
 from tests.layouts import ALL, store_of
 from tests.needs import needs_tool
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "perdure"
 

@@ -17,6 +17,8 @@ from tests.test_docs import blocks
 
 __all__ = ["pi", "wire_server"]
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parent.parent
 PAGE = "docs/extensions.md"
 MODULES = ROOT / "tests" / "peers" / "node_modules"

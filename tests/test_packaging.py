@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_NO_INPUT": "1", "PIP_COMPILE": "0"}
 
 # One worker, so that the wheel is built once.
-pytestmark = pytest.mark.xdist_group("packaging")
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("packaging")]
 
 
 def run(*command, **environment) -> str:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pexpect
 import pytest
@@ -60,7 +61,7 @@ def test_a_forked_program_is_like_any_other(code, tmp_path, monkeypatch):
     monkeypatch.setenv("ODD", "\udcff €")
     monkeypatch.chdir(tmp_path)
     # What C libraries have put into the environment since this process began, os.environ does not know.
-    given = {"input": b"some text", "capture_output": True, "env": dict(os.environ)}
+    given: dict[str, Any] = {"input": b"some text", "capture_output": True, "env": dict(os.environ)}
     command = [sys.executable, "-c", code, "an argument", b"\xff"]
     assert processes.warm_program([*map(os.fsdecode, command)], os.environ)
     forked, new = (run(command, **given) for run in (processes.run, subprocess.run))

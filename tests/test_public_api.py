@@ -38,6 +38,7 @@ def test_every_public_name_can_be_imported():
     assert set(perdure.__all__) <= set(dir(perdure))
 
 
+@pytest.mark.process
 def test_importing_perdure_loads_nothing_heavy():
     """The package alone costs nothing; what a name needs is imported when the name is used."""
     script = "import sys; before = set(sys.modules); import perdure; print(sorted(set(sys.modules) - before))"
@@ -45,6 +46,7 @@ def test_importing_perdure_loads_nothing_heavy():
     assert done.stdout.strip() == "['perdure']"
 
 
+@pytest.mark.process
 def test_listing_the_layouts_does_not_load_the_codec():
     """A command that only looks for sessions must not pay for decoding them."""
     script = (

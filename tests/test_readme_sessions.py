@@ -23,6 +23,8 @@ from tests.programs.workspaces import GIT_CONFIG
 
 __all__ = ["wire_server"]
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parent.parent
 PROMPT = "READY> "
 TALKS = {  # program: id, age in hours, facts, what was said

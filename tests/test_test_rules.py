@@ -72,6 +72,7 @@ CONFTEST = """
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("workers", ["0", "1"], ids=["one process", "xdist"])
 @pytest.mark.parametrize(
     ("source", "required", "passes"),

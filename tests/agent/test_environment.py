@@ -140,6 +140,7 @@ def test_what_no_program_can_do_without_stays_whatever_is_in_it(name, value):
     assert for_children({name: value}, (), secret_values=[KEY_IN_USE])[name] == value
 
 
+@pytest.mark.process
 @pytest.mark.anyio
 async def test_s6_no_canary_reaches_a_command_and_everything_ordinary_does(tmp_path, monkeypatch):
     """Asked of the real bash tool: what a program started by it finds in its environment."""

@@ -12,7 +12,7 @@ from perdure.session.entry import ToolCall
 from perdure.testing import ScriptedModel
 from tests.agent.mcp_servers import raw
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.process, pytest.mark.anyio]
 
 SERVERS = {"mcp_servers": {"one": raw("server"), "two": raw("server")}}
 

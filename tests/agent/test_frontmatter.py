@@ -62,6 +62,7 @@ YAML = [
 ]
 
 
+@pytest.mark.process
 @needs("the original pi (make peers)", given=INSTALLED)
 @pytest.mark.xdist_group("original pi")
 def test_what_is_yaml_is_read_as_the_original_pi_reads_it():

@@ -15,7 +15,7 @@ from perdure.agent.mcp import tool_name
 from tests.agent.mcp_running import HANGS, Running, hurry, processes, running
 from tests.agent.mcp_servers import raw
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.process, pytest.mark.anyio]
 
 CANARIES = {
     f"{name}_{number}": f"canary-{name}-{number}"

@@ -14,7 +14,7 @@ from tests.agent import mcp_servers
 from tests.agent.mcp_running import HANGS, hurry, running, until
 from tests.agent.mcp_servers import DOT, raw
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.process, pytest.mark.anyio]
 
 
 @pytest.fixture(scope="module")

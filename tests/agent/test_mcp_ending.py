@@ -20,7 +20,7 @@ from perdure.testing import ScriptedModel
 from tests.agent.mcp_running import HANGS, Running, hurry, processes, running, until, until_none_is_left
 from tests.agent.mcp_servers import raw
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.process, pytest.mark.anyio]
 
 ROOT = Path(__file__).parents[2]
 

@@ -20,7 +20,7 @@ from tests.agent import mcp_servers
 from tests.agent.mcp_running import HANGS, running, until
 from tests.agent.mcp_servers import DOT, OBJECT
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.process, pytest.mark.anyio]
 
 Json = dict[str, Any]
 

@@ -15,6 +15,7 @@ from tests.needs import needs
 NODE = PEERS / "node_modules" / ".bin" / "node"
 SERVERS = PEERS / "node_modules" / "@modelcontextprotocol"
 pytestmark = [
+    pytest.mark.process,
     pytest.mark.anyio,
     needs(
         "MCP servers for Node (make peers)", given=NODE.exists() and (SERVERS / "server-filesystem").exists()

@@ -137,6 +137,7 @@ async def test_labels_are_kept_and_taken_away_and_move_nothing(agent):
 # --- what it has come to ------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 async def test_what_was_spent_is_known_as_it_is_spent(agent):
     """Tokens as the provider counted them, with what was added since; dollars for every answer."""
     await agent.start(ScriptedModel(["one", USED], ["two", USED], model=DEAR))
@@ -321,6 +322,7 @@ async def test_what_an_agent_is_told_is_said_from_the_next_request_on():
     ]
 
 
+@pytest.mark.process
 async def test_what_it_is_told_while_servers_start_is_said_with_their_tools():
     """Also when they have started, and nobody has taken their tools yet."""
     model = ScriptedModel("one")

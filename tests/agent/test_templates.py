@@ -79,6 +79,7 @@ LOADED = {
 }
 
 
+@pytest.mark.process
 @needs("the original pi (make peers)", given=INSTALLED)
 @pytest.mark.xdist_group("original pi")
 def test_files_and_places_are_read_as_the_original_pi_reads_them(folder, notices):

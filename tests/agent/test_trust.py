@@ -270,6 +270,7 @@ print(sorted(name for name in ("msgspec", "asyncio") if name in sys.modules))
 """
 
 
+@pytest.mark.process
 def test_g_10_many_processes_decide_at_once_and_lose_nothing(pi):
     """Also where all of them find a lock that somebody forgot. What it takes is light."""
     lock = pi / "trust.json.lock"
@@ -314,6 +315,7 @@ def command(pi: Path, steps: list[list[object]]) -> list[str]:
     return [node, "--input-type=module", "-e", STEPS, str(ORIGINAL), str(pi), json.dumps(steps)]
 
 
+@pytest.mark.process
 @needs("the original pi (make peers)", given=INSTALLED)
 @pytest.mark.xdist_group("original pi")
 def test_g_10_the_original_pi_and_we_keep_the_same_decisions(pi, tmp_path):
@@ -349,6 +351,7 @@ def test_g_10_the_original_pi_and_we_keep_the_same_decisions(pi, tmp_path):
     assert (pi / "trust.json").read_bytes() == written
 
 
+@pytest.mark.process
 @needs("the original pi (make peers)", given=INSTALLED)
 @pytest.mark.xdist_group("original pi")
 def test_g_10_the_original_pi_and_we_take_turns(pi):

@@ -127,6 +127,7 @@ async def test_it_waits_for_as_long_as_it_takes(session, disk):
         assert on_disk(session) == ["hello", "one"]
 
 
+@pytest.mark.process
 async def test_a_command_that_ran_and_a_summary_that_was_paid_for_wait_too(session, disk):
     model = ScriptedModel("a" * 3000, "b" * 3000, "the summary", "four")
     compaction = SummaryCompaction(is_automatic=False, keep_recent_tokens=10)

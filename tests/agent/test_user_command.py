@@ -15,7 +15,7 @@ from perdure.session.entry import BashExecution
 from perdure.session.session import Session
 from perdure.testing import ScriptedModel
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.process, pytest.mark.anyio]
 
 FOR_EVER = "sleep 1000 & echo $! > pid; echo begun; wait"
 

@@ -6,8 +6,12 @@ from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
+import pytest
+
 from tests.crash.cleaning import EVENTS, FAULTS, World
 from tests.crash.killing import ALL_KILLS, KILLS, alone
+
+pytestmark = pytest.mark.process
 
 
 def test_r17_no_session_is_removed_wrongly_and_every_removed_one_comes_back(tmp_path, seed):

@@ -24,6 +24,8 @@ from tests.crash.test_cortext_steps import CALLS, broken, kill
 from tests.pi_files import in_memory
 from tests.programs.workspaces import Cortext
 
+pytestmark = pytest.mark.process
+
 EVERY = {"call": 1, "git": 1} if KILLS >= ALL_KILLS else {"call": 16, "git": 3}
 """Of the calls to the operating system, and of the commands to git: all of them with `make crash`."""
 WORDS = "And GraphQL?\n/workspace.stop-conversation\n"

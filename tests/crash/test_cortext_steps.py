@@ -28,6 +28,8 @@ from tests.cortext_files import check_complete, folder_of, golden, put, state_of
 from tests.crash.killing import ALL_KILLS, KILLS, Child, Report, alone, die
 from tests.pi_files import in_memory
 
+pytestmark = pytest.mark.process
+
 EVERY = 1 if KILLS >= ALL_KILLS else 6
 """Of the calls: every sixth by default, all of them with `make crash`."""
 CALLS = [

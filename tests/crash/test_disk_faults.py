@@ -208,6 +208,7 @@ def test_a_file_with_a_bad_sector_is_told_and_hides_no_other(tmp_path):
 # --- faults the kernel makes ------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_r9_a_file_size_limit_is_an_error_and_the_session_goes_on_when_it_is_lifted(layout, tmp_path):
     """RLIMIT_FSIZE, at every byte of an append: a real short write, then EFBIG. Nothing of it stays."""
     assert alone(append_below_every_limit, home=str(tmp_path), layout=layout) > 200
@@ -244,6 +245,7 @@ def small_disk(layout, tmp_path):
         yield place
 
 
+@pytest.mark.process
 def test_r9_a_full_disk_is_told_in_the_call_that_meets_it(layout, small_disk):
     """Exactly what was acknowledged is there; then room is made, and the session goes on."""
     seen = alone(append_until_full, disk=str(small_disk), layout=layout)

@@ -30,7 +30,7 @@ from perdure.session.stores import Found, Store
 from tests.crash.killing import Child, Gate, Report, alone, message, share, store_in, texts_in
 from tests.needs import needs_tool
 
-pytestmark = needs_tool("strace")
+pytestmark = [pytest.mark.process, needs_tool("strace")]
 
 # By group, because a C library may use either name. One that a machine does not have is never counted.
 CALLS = {

@@ -23,6 +23,8 @@ from perdure.session.session import Session
 from perdure.session.stores import START
 from tests.crash.killing import alone, message, share, store_in
 
+pytestmark = pytest.mark.process
+
 SIGNALS = [pytest.param(signal.SIGINT, id="SIGINT"), pytest.param(signal.SIGTERM, id="SIGTERM")]
 
 

@@ -10,6 +10,8 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from perdure.session import tree
 from perdure.session.entry import Entry
 from perdure.session.manager import SessionManager
@@ -31,6 +33,8 @@ from tests.crash.killing import (
     store_in,
     tear_a_write,
 )
+
+pytestmark = pytest.mark.process
 
 MANY = 100  # kills; of fewer, all may strike between two records
 LIVES_IN_A_SESSION = 25  # then a new one is begun, so that no reading grows without end

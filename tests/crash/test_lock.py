@@ -18,6 +18,8 @@ from perdure.session.stores import Found, Store
 from perdure.session.stores.lock import Lock, Turns
 from tests.crash.killing import Child, Gate, Report, alone, check_chain, lock_of, message, store_in, texts_in
 
+pytestmark = pytest.mark.process
+
 CROWD = 16
 
 

@@ -29,6 +29,8 @@ from tests.crash.killing import (
     tear_a_write,
 )
 
+pytestmark = pytest.mark.process
+
 WRITERS = 16
 LONGEST = 100_000
 PATIENCE = 60.0  # a writer waits its turn behind fifteen others

@@ -24,6 +24,8 @@ from perdure.session.manager import SessionManager
 from perdure.session.session import Session
 from tests.crash.killing import SLOW, Child, Report, alone, batches, check_found, message, share, store_in
 
+pytestmark = pytest.mark.process
+
 SHUTDOWN = 0x8004587D
 LOG_FLUSH, NO_LOG_FLUSH = 1, 2
 IN_A_SESSION = 12  # groups of entries, then it is forked and a new one is begun

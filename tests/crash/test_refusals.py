@@ -16,6 +16,8 @@ from perdure.session.session import Session
 from perdure.session.stores import Store, open_store
 from tests.crash.killing import alone, append_in_a_new_process, check_told, message, texts_in
 
+pytestmark = pytest.mark.process
+
 NOBODY = 65534
 
 

@@ -28,6 +28,8 @@ from perdure.testing import ScriptedModel
 from tests.agent.models.schemas import accepts
 from tests.crash.killing import LAYOUTS, Child, Report, alone, share, store_in
 
+pytestmark = pytest.mark.process
+
 REPLIES: Any = (
     [
         Thinking("hmm", "signed"),

@@ -205,6 +205,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.process
 def test_the_terminal_is_as_it_was_however_one_leaves():
     """Its modes, and its screen: all that was drawn was drawn on the other one."""
     child = processes.spawn(

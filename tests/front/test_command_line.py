@@ -139,6 +139,7 @@ def test_examples_are_right(command):
         parse(command, words, PROGRAM)
 
 
+@pytest.mark.process
 def test_plain_calls_are_read_without_argparse():
     """Loading it takes longer than a listing."""
     code = (

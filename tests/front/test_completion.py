@@ -18,6 +18,8 @@ from perdure.session.stores import Header, open_store
 from tests import processes
 from tests.needs import needs_tool
 
+pytestmark = pytest.mark.process
+
 BIN = Path(sys.executable).parent
 TOP = {"sessions": "…", "mcp": "…", "trust": "…", "completion": "…"}
 STAMP = "2026-01-31T10:00:00.000Z"

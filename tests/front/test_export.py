@@ -130,6 +130,7 @@ def test_a_session_whose_name_no_new_one_may_have_is_copied_under_another(machin
     assert len(said(*opened(named(done.err), tmp_path / "copy", tmp_path / "home"))) == 7
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("layout", FILES)
 def test_a_pipe_gets_the_very_bytes(layout, machine, tmp_path):
     """Of a real process."""
@@ -301,6 +302,7 @@ def test_a_users_own_files_in_a_workspace_are_his(machine):
     assert output.read_text().startswith("# The auth bug")
 
 
+@pytest.mark.process
 def test_a_disk_that_refuses_is_one_clear_sentence(machine, tmp_path):
     """A full one, a folder that is not there, a file where a folder should be; and no half file."""
     ref = saved(machine, "pi")
@@ -318,6 +320,7 @@ def test_a_disk_that_refuses_is_one_clear_sentence(machine, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.process
 def test_a_limit_on_sizes_leaves_the_old_file(machine, tmp_path):
     """The write stops in its middle: what was there is there."""
     import resource
@@ -336,6 +339,7 @@ def test_a_limit_on_sizes_leaves_the_old_file(machine, tmp_path):
     assert output.read_text() == "old"
 
 
+@pytest.mark.process
 def test_a_pipe_may_be_the_place(machine, tmp_path):
     """As in `-o >(less)`: it is written to, not replaced."""
     ref = saved(machine, "pi")
@@ -347,6 +351,7 @@ def test_a_pipe_may_be_the_place(machine, tmp_path):
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
+@pytest.mark.process
 def test_a_killed_export_leaves_the_old_file_or_the_new_one(machine, tmp_path):
     """Wherever it is killed."""
     ref = kept(machine.store("pi"), turns(300)).ref

@@ -21,6 +21,8 @@ from tests.needs import needs_tool
 
 __all__ = ["wire_server"]
 
+pytestmark = pytest.mark.process
+
 PROGRAM = Path(sys.executable).with_name("pi")
 EVIL_SERVER = "import sys; open({canary!r}, 'w').close(); sys.exit(1)"
 

@@ -24,7 +24,11 @@ FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
-pytestmark = [needs("chromium", given=bool(CHROMIUM)), pytest.mark.xdist_group("browser")]
+pytestmark = [
+    pytest.mark.process,
+    needs("chromium", given=bool(CHROMIUM)),
+    pytest.mark.xdist_group("browser"),
+]
 
 HOSTILE = [
     "<script>window.ran = 1; alert(1)</script>",

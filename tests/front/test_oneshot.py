@@ -16,6 +16,8 @@ from tests.front.one_prompt import HALF, called, pi, running, said, talked, unti
 
 __all__ = ["pi", "talked", "wire_server"]
 
+pytestmark = pytest.mark.process
+
 
 def test_pi_22_the_answer_alone_is_on_stdout(pi, wire_server):
     wire_server.script(events(said("Hello, ", "world")))

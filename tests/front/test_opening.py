@@ -23,6 +23,8 @@ from tests.session.snapshot import snapshot
 
 __all__ = ["pi", "talked", "wire_server"]
 
+pytestmark = pytest.mark.process
+
 
 def ask(pi, *words: str) -> list[str]:
     """What the model was sent, after a prompt in a session chosen like that."""

@@ -13,6 +13,8 @@ import pytest
 from tests import processes
 from tests.needs import needs, needs_tool
 
+pytestmark = pytest.mark.process
+
 IMPORTS = "import sys\nfrom perdure.front.output import Output, OutputLost, Styled\nout = Output()\n"
 ROWS, COLUMNS = 10, 40
 

@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import count, pairwise
 
+import pytest
+
 from perdure.testing import assistant_entry, user_entry
 from tests.agent.models.wire_server import events, wire_server
 from tests.front.one_prompt import called, said
 from tests.front.shell_terminal import peak, say, shell, streamed, text_of, until_edited, until_idle
 
 __all__ = ["shell", "wire_server"]
+
+pytestmark = pytest.mark.process
 
 MB = 1_000_000
 FOOT = 20

@@ -26,6 +26,8 @@ from tests.front.terminal import Terminal
 
 __all__ = ["pi", "wire_server"]
 
+pytestmark = pytest.mark.process
+
 PI = (sys.executable, "-m", "perdure")
 SMALL_FILES = ("bash", "-c", 'ulimit -f 2; exec "$@"', "bash", *PI)
 

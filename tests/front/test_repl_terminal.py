@@ -26,6 +26,8 @@ from tests.needs import needs_tool
 
 __all__ = ["shell", "wire_server"]
 
+pytestmark = pytest.mark.process
+
 MARKDOWN = """\
 # Findings
 

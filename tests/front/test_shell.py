@@ -29,6 +29,8 @@ from tests.front.terminal import Terminal
 
 __all__ = ["shell", "wire_server"]
 
+pytestmark = pytest.mark.process
+
 WAITS = "while [ ! -e go ]; do sleep 0.02; done"
 
 

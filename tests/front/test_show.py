@@ -314,6 +314,7 @@ def test_every_entry_that_is_no_metadata_is_drawn_once(entries):
 # --- at a terminal ------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_at_a_terminal_no_line_is_too_long_and_headings_end_at_the_edge(columns, machine):
     """At any width; and prose is never wider than people read."""
@@ -359,6 +360,7 @@ def test_however_narrow_a_terminal_is_nothing_said_is_missing(text, columns):
     assert words(text) == set() or shown
 
 
+@pytest.mark.process
 def test_at_a_terminal_answers_are_laid_out(machine):
     """Without the marks of Markdown, with its code in colours, and with where links lead."""
     ref = saved(machine, conversation())
@@ -371,6 +373,7 @@ def test_at_a_terminal_answers_are_laid_out(machine):
     assert "8;;" not in written  # no link that leads elsewhere than it says
 
 
+@pytest.mark.process
 def test_at_a_terminal_results_and_thinking_are_cut_and_counted(machine):
     """To a few lines; a single one more is shown instead."""
     many, six = ("\n".join(f"line {number}" for number in range(count)) for count in (50, 6))
@@ -391,6 +394,7 @@ def test_at_a_terminal_results_and_thinking_are_cut_and_counted(machine):
     assert "line 49" in whole
 
 
+@pytest.mark.process
 def test_a_call_that_goes_on_has_no_heading_but_its_id(machine):
     """Thirty steps of an agent are thirty lines, not thirty headings."""
     entries = chained(
@@ -407,6 +411,7 @@ def test_a_call_that_goes_on_has_no_heading_but_its_id(machine):
     assert width(second) == 80
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
 def test_a_terminal_without_colours_gets_none(environment, machine):
     """Not one escape code, and the same words."""
@@ -416,6 +421,7 @@ def test_a_terminal_without_colours_gets_none(environment, machine):
     assert ESCAPES.sub("", at_terminal(ref.id)) == written
 
 
+@pytest.mark.process
 def test_a_short_id_at_a_terminal_is_enough_for_other_commands(machine):
     """As much of it as tells it from all others."""
     entries = [child(record("zebra"), None), *turns(3)]
@@ -438,6 +444,7 @@ def hostile() -> list[Entry]:
     return chained(*made)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("view", [(), ("--tree",), ("--json",)], ids=str)
 def test_nothing_hostile_reaches_a_terminal(view, machine):
     """Of all that is written, only our own colours are escape codes, and all else can be seen."""
@@ -468,6 +475,7 @@ def test_no_session_raises_or_reaches_a_pipe_unseen(entries):
                 assert "\n" not in shown
 
 
+@pytest.mark.process
 def test_a_long_conversation_is_paged_and_a_short_one_is_not(machine, tmp_path):
     """By the pager the user likes."""
     pager = tmp_path / "pager"
@@ -480,6 +488,7 @@ def test_a_long_conversation_is_paged_and_a_short_one_is_not(machine, tmp_path):
     assert "turn 59" in (tmp_path / "paged").read_text()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_leaves_is_no_error(unbuffered, machine):
     """`show | head -1`."""
@@ -495,6 +504,7 @@ def test_a_reader_that_leaves_is_no_error(unbuffered, machine):
     assert started.returncode == 141
 
 
+@pytest.mark.process
 def test_what_is_shown_is_the_same_from_a_real_process(machine):
     """Through real pipes."""
     ref = saved(machine, conversation())

@@ -6,6 +6,8 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 from perdure.front.slash import COMMANDS
 from perdure.session.session import Session
 from perdure.session.stores import open_store
@@ -16,6 +18,8 @@ from tests.front.picked import talk
 from tests.front.piped import Piped
 
 __all__ = ["pi", "wire_server"]
+
+pytestmark = pytest.mark.process
 
 
 def answered(text: str, **usage):

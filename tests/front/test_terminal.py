@@ -10,6 +10,8 @@ from tests.front.one_prompt import running, until
 from tests.front.terminal import KEYS, Terminal, Tmux
 from tests.needs import needs_tool
 
+pytestmark = pytest.mark.process
+
 
 def python(code: str) -> tuple[str, ...]:
     return sys.executable, "-c", code

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pexpect
 import pyte
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -219,6 +220,7 @@ class Terminal:
         assert self._process.exitstatus == 0
 
 
+@pytest.mark.process
 def test_at_a_terminal_it_has_a_screen_of_its_own(tmp_path):
     """What stood there before is untouched, nothing is asked of the terminal, and it is left as it was."""
     terminal = Terminal(tmp_path)
@@ -237,6 +239,7 @@ def test_at_a_terminal_it_has_a_screen_of_its_own(tmp_path):
     terminal.ends()
 
 
+@pytest.mark.process
 def test_a_terminal_that_is_made_wider_is_used(tmp_path):
     """From a list to a list with a preview beside it."""
     terminal = Terminal(tmp_path)

@@ -268,6 +268,7 @@ def test_g_10_mcp_asks_before_it_uses_what_a_folder_brings(answer, listed, place
     assert bool(listed) == bool(answered.getvalue())
 
 
+@pytest.mark.process
 def test_a_folder_that_only_holds_text_loads_nothing_that_tells_of_others(tmp_path):
     """So that a listing of models is as quick as without any of this."""
     code = f"{ASKING} ask('.', Output(), may_ask=True); sys.exit('perdure.agent.project' in sys.modules)"
@@ -300,6 +301,7 @@ def test_what_is_offered_is_folded_and_none_of_it_lost(offered, columns):
     assert "".join("".join(shown).split()) == "".join("".join(whole).split())
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("typed", "decision"), [(b"y\n", True), (b"\x04", None)])
 def test_g_10_at_a_real_terminal(typed, decision, offering):
     """Typed by somebody; Ctrl+D is the end of input."""

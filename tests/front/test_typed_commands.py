@@ -10,6 +10,8 @@ from tests.front.one_prompt import called, pi, said, until
 
 __all__ = ["pi", "wire_server"]
 
+pytestmark = pytest.mark.process
+
 EXTENSION = """
 print("loading")
 

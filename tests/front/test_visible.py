@@ -105,6 +105,7 @@ def test_what_is_measured_without_wcwidth_is_measured_alike():
             assert width(character) == drawn(character), hex(code)
 
 
+@pytest.mark.process
 def test_common_text_is_measured_without_loading_wcwidth():
     """Its import takes longer than a listing, and most titles need none of it."""
     code = textwrap.dedent("""

@@ -34,6 +34,7 @@ from tests.interop.their_sessions import THEIRS, spoken
 from tests.needs import needs
 
 pytestmark = [
+    pytest.mark.process,
     needs("the original pi (make peers)", given=INSTALLED),
     pytest.mark.xdist_group("original pi"),  # one worker, so that what a module's fixture costs is paid once
 ]

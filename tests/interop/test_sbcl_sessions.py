@@ -19,7 +19,7 @@ from tests.generated import sessions
 from tests.needs import needs_tool
 from tests.sibyl_files import WHOLE, put, read_form, store_in
 
-pytestmark = needs_tool("sbcl")
+pytestmark = [pytest.mark.process, needs_tool("sbcl")]
 
 STAMP = "2026-01-31T09:05:00.123Z"
 

@@ -12,6 +12,8 @@ from tests.programs.git_workspace import FOLDER, Workspace, template, workspace
 
 __all__ = ["template", "workspace"]
 
+pytestmark = pytest.mark.process
+
 
 # --- what is committed ----------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ from tests.small_disk import fill, make_room, needed_disk
 
 __all__ = ["template", "workspace"]
 
+pytestmark = pytest.mark.process
+
 # --- others at work -------------------------------------------------------------------------------
 
 

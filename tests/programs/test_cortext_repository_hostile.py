@@ -11,6 +11,8 @@ from tests.programs.hostile_repository import Hostile
 
 __all__ = ["template", "workspace"]
 
+pytestmark = pytest.mark.process
+
 FIRED_BY_ORDINARY_USE = {
     *("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "post-index-change"),
     *("reference-transaction", "post-checkout", "clean", "smudge", "process", "fsmonitor", "gpg", "editor"),

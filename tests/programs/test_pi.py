@@ -14,6 +14,8 @@ from perdure.front.commands import SESSIONS, SHELLS
 from tests import processes
 from tests.needs import needs, needs_tool
 
+pytestmark = pytest.mark.process
+
 BIN = Path(sys.executable).parent
 
 

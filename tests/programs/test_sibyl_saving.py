@@ -124,6 +124,7 @@ def test_sib_15_it_saves_every_five_minutes_what_there_is_then(tmp_path, glasses
     assert glass.waits == [300.0] * 3
 
 
+@pytest.mark.process
 @needs_tool("sbcl")
 def test_sib_15_by_the_real_clock_a_file_that_lisp_reads(tmp_path):
     """After the interval, without anybody asking for it."""

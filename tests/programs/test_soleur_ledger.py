@@ -415,6 +415,7 @@ def test_sol_12_a_full_disk_is_told_and_leaves_the_ledger_as_it_was(home, there)
 # --- processes that are killed, and many at once ----------------------------------------------------------
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("start", ["", "- theirs"])
 def test_sol_12_a_process_that_is_killed_while_it_writes_leaves_no_half_decision(tmp_path, start):
     """Wherever it is killed: the next one completes the ledger to what it should have been. Of a line that
@@ -477,6 +478,7 @@ def test_sol_12_what_was_left_of_a_line_is_completed_in_its_place_and_a_whole_li
     assert [line.text for line in lines_of(own)] == ["No Redis", "No Redis for now"]
 
 
+@pytest.mark.process
 def test_sol_12_processes_that_add_at_once_write_each_decision_once(tmp_path):
     """Four of them, all the same decisions in another order, and some of their own, all of this minute."""
     counted = alone(add_at_once, home=str(tmp_path))

@@ -115,6 +115,7 @@ def test_aur_02_a_turn_is_one_write_of_whole_lines(store, monkeypatch):
     assert b"".join(written) == b"".join(line + b"\n" for line in lines_of(session.ref)[1:])
 
 
+@pytest.mark.process
 @needs_tool("strace")
 def test_aur_02_the_kernel_sees_one_write_and_one_sync_a_turn(tmp_path):
     """On a descriptor that appends, whatever else the process does."""
@@ -138,6 +139,7 @@ with Session.create(open_store("aurora", sys.argv[1])) as session:
     assert any("O_APPEND" in line for line in done)
 
 
+@pytest.mark.process
 def test_aur_02_another_process_reads_each_turn_as_soon_as_it_is_saved(store):
     """With nothing but the file and JSON, while the session is open."""
     reading = "import json,sys; print(*[json.loads(line).get('content') for line in open(sys.argv[1])])"
@@ -207,6 +209,7 @@ def test_aur_06_a_session_ends_completed_and_is_active_again_when_it_is_resumed(
     assert changes == ["completed", "active", "interrupted"]
 
 
+@pytest.mark.process
 @needs_fork
 def test_aur_06_a_dead_process_is_found_out_at_reading_and_recorded_at_the_next_opening(store):
     """Nothing is written by looking."""
@@ -301,6 +304,7 @@ def test_aur_12_an_unterminated_last_line_is_a_notice_and_never_a_crash(tmp_path
 # --- AUR-13, AUR-14: several processes --------------------------------------------------------------
 
 
+@pytest.mark.process
 @needs_fork
 def test_aur_13_a_second_opener_waits_and_is_then_told_who_holds_the_session(store):
     """By the process's number, with the exit code for it; what the holder had saved is untouched."""
@@ -316,6 +320,7 @@ def test_aur_13_a_second_opener_waits_and_is_then_told_who_holds_the_session(sto
     assert texts(store, session.ref) == ["hello", "my turn"]
 
 
+@pytest.mark.process
 @needs_fork
 @pytest.mark.parametrize("is_stopped", [False, True], ids=["running", "stopped"])
 def test_aur_14_reading_never_waits_for_a_writer_and_sees_every_saved_turn(store, is_stopped):

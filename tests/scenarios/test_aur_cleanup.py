@@ -83,6 +83,7 @@ except ChildProcessError:
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 def test_aur_09_old_sessions_are_set_aside_beside_the_next_start_and_that_is_said_once(
     aur, sessions, home, monkeypatch

@@ -180,6 +180,7 @@ def test_aur_05_sessions_of_one_agent(aur, three):
     assert nobody == (0, "No sessions of nobody, out of 3.\n", "")
 
 
+@pytest.mark.process
 @needs_fork
 def test_aur_06_sessions_of_one_status_and_of_an_agent_with_it(aur, three):
     """One is active as long as a process holds it, and no longer."""
@@ -266,6 +267,7 @@ def test_aur_07_through_a_pipe_an_answer_is_honoured_and_end_of_input_deletes(
     assert ("session-bbb" in aur.within("spawn", "--list-sessions").out) is not is_deleted
 
 
+@pytest.mark.process
 def test_aur_07_at_a_terminal_end_of_input_deletes_nothing(aur, three):
     with aur.terminal("spawn", "--delete-session", "session-bbb") as terminal:
         terminal.until("Delete session session-bbb? [y/N]")
@@ -296,6 +298,7 @@ def test_aur_07_what_is_said_to_restore_it_does(aur, three):
     assert path.read_bytes() == first
 
 
+@pytest.mark.process
 @needs_fork
 def test_aur_07_one_that_a_process_is_in_is_not_deleted(aur, three):
     """Nor recovered: it says which process, exit 4; nothing is asked."""
@@ -314,6 +317,7 @@ def test_aur_07_one_that_a_process_is_in_is_not_deleted(aur, three):
 # --- AUR-08: all that are old -----------------------------------------------------------------------------
 
 
+@pytest.mark.process
 @needs_fork
 def test_aur_08_old_sessions_are_deleted_the_number_is_said_and_why_others_are_kept(aur, three):
     """A live one, one without an age and a damaged one are named; a restored one comes back whole."""

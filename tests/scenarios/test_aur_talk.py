@@ -51,6 +51,7 @@ def kept(aur: Program, said: int = 2, **facts: Any) -> str:
 # --- AUR-01: which session ------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_aur_01_a_session_has_its_metadata_before_the_first_prompt_and_its_turns_behind_it(aur, wire_server):
     """In the user's home, with an id of its own; the flag that says what it does anyway changes nothing."""
     aur.answers(wire_server, "Two findings.")
@@ -146,6 +147,7 @@ def test_aur_03_g_4_an_id_that_is_unknown_or_means_several_is_told_with_what_the
     assert {path: path.read_bytes() for path in aur.files} == before
 
 
+@pytest.mark.process
 def test_aur_06_a_session_says_how_it_ended_and_a_death_is_recorded_by_who_opens_it_next(aur, wire_server):
     """A signal and kill -9 are interruptions, the end of input completes it."""
     aur.answers(wire_server, "one", "two", events(HALF_A_LINE, HANG), "four")
@@ -172,6 +174,7 @@ def test_aur_06_a_session_says_how_it_ended_and_a_death_is_recorded_by_who_opens
     assert prompts_of(wire_server)[-2:] == [("assistant", "two"), ("user", "more\n\nand?")]
 
 
+@pytest.mark.process
 def test_aur_06_g_6_two_ctrl_c_leave_it_interrupted(aur, wire_server):
     """Although no turn was under way; 130."""
     aur.answers(wire_server, "ok")
@@ -200,6 +203,7 @@ def test_aur_06_g_5_what_cannot_go_on_leaves_the_session_as_it_is(aur, wire_serv
         assert path.read_bytes() == before
 
 
+@pytest.mark.process
 def test_aur_06_g_5_an_end_that_cannot_be_recorded_is_told(aur, wire_server):
     """What was said is saved, the exit code says that something was not, and the next one finds it out."""
     aur.answers(wire_server, "ok")
@@ -220,6 +224,7 @@ def test_aur_06_g_5_an_end_that_cannot_be_recorded_is_told(aur, wire_server):
 # --- AUR-13, AUR-14: two processes --------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_aur_13_who_comes_second_waits_and_goes_on_when_the_first_has_left(aur, wire_server):
     """And says for whom it waits."""
     aur.answers(wire_server, "one", "two")
@@ -239,6 +244,7 @@ def test_aur_13_who_comes_second_waits_and_goes_on_when_the_first_has_left(aur, 
     assert [text for _, text in aur.said()] == ["hello", "one", "more", "two"]
 
 
+@pytest.mark.process
 def test_aur_13_who_has_waited_long_enough_is_told_who_holds_it(aur, monkeypatch):
     """4, and nothing is changed. Who is told to stop meanwhile does not wait."""
     id = kept(aur)
@@ -537,6 +543,7 @@ def test_aur_16_the_user_is_warned_at_80_and_90_percent_and_told_when_the_middle
 # --- what a fresh look found ----------------------------------------------------------------------------
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("between", ["!echo hi", "!!echo hi", "/import other.json"])
 def test_aur_15_what_failed_is_not_sent_again_whatever_was_done_since(aur, wire_server, between):
     """Commands that its user ran, or turns that were taken in, are no answer to it."""

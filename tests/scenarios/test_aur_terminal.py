@@ -10,6 +10,8 @@ from tests.programs.started import aur
 
 __all__ = ["aur", "wire_server"]
 
+pytestmark = pytest.mark.process
+
 QUESTION = "recover / delete / leave? [r/d/L]"
 
 

@@ -165,6 +165,7 @@ def test_cor_15_a_completed_conversation_is_resumed_only_by_who_insists(store):
     assert state_of(ref)["status"] == "active"
 
 
+@pytest.mark.process
 @needs_fork
 def test_cor_15_an_active_conversation_whose_owner_died_was_paused(store):
     """While it lives nobody else resumes it; afterwards the next owner records the pause, and goes on."""

@@ -11,6 +11,8 @@ from tests.programs.workspaces import cortext
 
 __all__ = ["cortext", "wire_server"]
 
+pytestmark = pytest.mark.process
+
 KEY = "AKIA" + "QYLPMN5HFIQR7XYA"  # in parts: what looks like one would be found here, too
 START = ("start", "plan", "Ship it")
 

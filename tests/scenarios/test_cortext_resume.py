@@ -16,6 +16,8 @@ from tests.scenarios.test_programs_terminal import gate
 
 __all__ = ["cortext", "gate", "wire_server"]
 
+pytestmark = pytest.mark.process
+
 HOURS, DAYS = timedelta(hours=1), timedelta(days=1)
 QUESTION = "Which conversation would you like to continue? (number or search) "
 

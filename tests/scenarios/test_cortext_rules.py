@@ -21,6 +21,8 @@ from tests.scenarios.test_programs_terminal import CONTROL, gate, resume_command
 
 __all__ = ["cortext", "gate", "wire_server"]
 
+pytestmark = pytest.mark.process
+
 START = ("start", "plan", "Ship it")
 
 

@@ -21,6 +21,8 @@ from tests.programs.workspaces import BRAINSTORM, cortext
 
 __all__ = ["cortext", "wire_server"]
 
+pytestmark = pytest.mark.process
+
 TITLE = "API Design Discussion"
 START = ("start", "brainstorm", *TITLE.split())
 

@@ -13,6 +13,8 @@ from tests.programs.workspaces import cortext
 
 __all__ = ["cortext"]
 
+pytestmark = pytest.mark.process
+
 STAND_IN = """\
 #!/bin/sh
 cp .workspace/prompts/*.md "{out}.handed" 2>/dev/null

@@ -152,12 +152,14 @@ async def test_pi_06_the_model_can_change_in_the_middle_of_a_session(project):
     assert [message.text for message in other.requests[0].messages] == ["hello", "one", "again"]
 
 
+@pytest.mark.process
 async def test_pi_07_bash(project):
     result = await used(project, "bash", command="echo out; echo err >&2; exit 3")
     assert (result.is_error, result.text.split("\n")[:2]) == (True, ["out", "err"])
     assert "code 3" in result.text
 
 
+@pytest.mark.process
 async def test_pi_07_bash_is_bounded_in_time_and_in_what_it_gives(project):
     """The end of a long output, and all of it in a file; a command that takes too long ends, with its own."""
     result = await used(project, "bash", command="seq 1 5000")
@@ -208,6 +210,7 @@ async def test_pi_10_edit_replaces_the_first_occurrence(project):
     assert "y x x" in result.text  # what comes nearest
 
 
+@pytest.mark.process
 async def test_pi_11_grep(project):
     (project / "a.py").write_text("first\n# TODO later\n")
     (project / ".gitignore").write_text("made.py\n")
@@ -220,6 +223,7 @@ async def test_pi_11_grep(project):
     assert "unclosed group" in wrong.text
 
 
+@pytest.mark.process
 async def test_pi_12_find(project):
     (project / "src").mkdir()
     (project / "src" / "a.py").write_text("")
@@ -387,6 +391,7 @@ async def test_pi_21_no_compaction_never_condenses(project):
     assert events[-1].messages[-1].error_message.startswith("it was too much")
 
 
+@pytest.mark.process
 def test_pi_22_print_mode_answers_on_a_fresh_machine(project):
     """With no key and no settings, in a folder with a program in it."""
     (project / "greet.py").write_text('"""Greets."""\n\n\ndef greet(name):\n    """Say hello."""\n')
@@ -434,6 +439,7 @@ async def test_g_3_every_finished_message_is_there_before_the_next_step(project)
     assert seen == [2, 3]
 
 
+@pytest.mark.process
 async def test_keys_are_in_no_session_and_in_no_commands_environment(project, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-0123456789")
     monkeypatch.setenv("MY_SECRET_TOKEN", "canary-token")

@@ -25,6 +25,8 @@ from tests.front.terminal import Terminal
 
 __all__ = ["pi", "wire_server"]
 
+pytestmark = pytest.mark.process
+
 PI = (sys.executable, "-m", "perdure")
 CONTROL = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
 

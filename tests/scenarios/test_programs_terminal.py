@@ -48,6 +48,8 @@ from tests.programs.started import (
 
 __all__ = ["aur", "sibyl", "soleur", "wire_server"]
 
+pytestmark = pytest.mark.process
+
 CONTROL = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
 COMMANDS = {
     "soleur": ["autorecord", "context", "decide", "decisions", "help", "load", "quit", "save", "sessions"],

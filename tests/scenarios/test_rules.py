@@ -148,6 +148,7 @@ def test_g_5_each_kind_of_failure_has_its_exit_code():
     assert all(code == expected for code, expected in codes.items())
 
 
+@pytest.mark.process
 def test_g_5_a_wrong_flag_is_one_sentence_on_stderr(tmp_path):
     """No traceback, nothing on stdout, exit code 2, and what to run instead."""
     done = processes.run([sys.executable, "-m", "perdure", "--frobnicate"], capture_output=True, text=True)

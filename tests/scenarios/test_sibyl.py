@@ -236,6 +236,7 @@ def test_sib_06_threads_that_save_at_once_lose_nothing(tmp_path):
     assert sorted(found) == sorted(message.text for messages in said for message in messages)
 
 
+@pytest.mark.process
 @needs_fork
 def test_sib_06_processes_that_save_at_once_lose_nothing(tmp_path):
     """The first save of a session too, which makes it."""
@@ -449,6 +450,7 @@ def test_sib_16_the_command_count_goes_on_with_each_prompt(home):
     assert texts(load_session(session.id))[4:] == ["One.", "Thanks."]
 
 
+@pytest.mark.process
 def test_sib_18_importing_it_loads_none_of_it():
     """What a name needs is imported when the name is used."""
     script = "import sys; before = set(sys.modules); import perdure.programs.sibyl as sibyl; "

@@ -20,7 +20,7 @@ from tests.programs.sibyl_talks import (
 from tests.programs.started import sibyl
 
 __all__ = ["damaged", "sibyl", "wire_server"]
-pytestmark = needs_tool("sbcl")
+pytestmark = [pytest.mark.process, needs_tool("sbcl")]
 
 
 # --- what others did to it ------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from tests.programs.started import Program, prompts_of, sibyl
 from tests.small_disk import fill, make_room, small_disk
 
 __all__ = ["damaged", "gate", "sibyl", "wire_server"]
-pytestmark = needs_tool("sbcl")
+pytestmark = [pytest.mark.process, needs_tool("sbcl")]
 
 
 class Disk:

@@ -36,7 +36,7 @@ from tests.programs.sibyl_talks import (
 from tests.programs.started import prompts_of, sibyl
 
 __all__ = ["damaged", "gate", "lisp", "sibyl", "wire_server"]
-pytestmark = needs_tool("sbcl")
+pytestmark = [pytest.mark.process, needs_tool("sbcl")]
 
 
 # --- by itself ------------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ def test_sib_18_the_name_is_what_it_greets_with(typed, capsys):
     assert capsys.readouterr().out.startswith("Sibyl, of Perdure ")
 
 
+@pytest.mark.process
 def test_sib_18_the_signals_of_a_program_are_its_own_again_after_a_talk(typed, capsys):
     """Also if one of them ended it: in the talk they are the talk's."""
     seen: list[int] = []

@@ -35,7 +35,7 @@ from tests.programs.sibyl_talks import (
 from tests.programs.started import prompts_of, sibyl, system_of
 
 __all__ = ["damaged", "gate", "lisp", "sibyl", "wire_server"]
-pytestmark = needs_tool("sbcl")
+pytestmark = [pytest.mark.process, needs_tool("sbcl")]
 
 
 # --- /sessions, /save, /load ----------------------------------------------------------------------------

@@ -4,6 +4,8 @@ After each test a Lisp reads what is on disk."""
 import sys
 import time
 
+import pytest
+
 from tests.agent.models.wire_server import wire_server
 from tests.front.one_prompt import until
 from tests.front.shell_terminal import say, text_of
@@ -22,7 +24,7 @@ from tests.programs.sibyl_talks import (
 from tests.programs.started import prompts_of, sibyl
 
 __all__ = ["damaged", "sibyl", "wire_server"]
-pytestmark = needs_tool("sbcl")
+pytestmark = [pytest.mark.process, needs_tool("sbcl")]
 
 
 def test_sib_16_what_is_typed_ahead_counts_in_the_session_it_is_said_in(sibyl, wire_server, home):
@@ -34,6 +36,8 @@ def test_sib_16_what_is_typed_ahead_counts_in_the_session_it_is_said_in(sibyl, w
     path.write_text(path.read_text().replace(":command-count 0", ":command-count 5"))
     code = """
 import os, time
+import pytest
+
 from perdure.programs.sibyl import start_repl, talk
 
 counted = talk.commands_of

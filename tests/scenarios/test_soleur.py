@@ -113,6 +113,7 @@ def test_sol_03_every_message_is_on_disk_when_it_is_shown(store):
         assert len(saved(session)["messages"]) == 10
 
 
+@pytest.mark.process
 def test_sol_03_another_process_sees_what_was_said(store, home):
     """While this one still has the session, and as any program reads JSON."""
     with Session.create(store) as session:
@@ -278,6 +279,7 @@ def test_sol_05_a_damaged_session_is_loaded_with_a_warning(store):
     assert Path(f"{path}.damaged").read_bytes() == torn
 
 
+@pytest.mark.process
 @needs_fork
 def test_sol_05_a_session_somebody_talks_in_can_be_read_and_not_taken(store):
     """Whoever wants to write is told which process has it."""

@@ -73,6 +73,7 @@ def test_sol_12_autorecord_that_was_switched_off_before_a_decision_stays_off(sol
 # --- made elsewhere ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_sol_12_what_others_decide_while_a_session_is_open_is_in_its_next_prompt(soleur, wire_server, ledger):
     """Another process, or who edits the ledger."""
     soleur.answers(wire_server, "Hm.")
@@ -124,6 +125,7 @@ def test_sol_12_what_did_not_come_into_the_ledger_comes_there_from_the_next_sess
     assert ledger.read_text().endswith("[Manual] Theirs.\n")
 
 
+@pytest.mark.process
 def test_sol_12_a_ledger_that_cannot_be_written_hides_nothing_that_others_decided(soleur, ledger, miss):
     """They are told of it until it can, and then it is theirs to take out, for all who talk."""
     ledger.write_text("- By hand.\n")
@@ -147,6 +149,7 @@ def test_sol_12_a_ledger_that_cannot_be_written_hides_nothing_that_others_decide
     assert soleur.within("load", first).code == 0
 
 
+@pytest.mark.process
 def test_sol_12_what_a_session_decides_brings_along_what_others_missed_meanwhile(soleur, ledger, miss):
     """Or the ledger would be newer than their sessions, and nobody would look there any more."""
     with soleur.piped("--fresh") as talk:
@@ -178,6 +181,7 @@ def test_sol_12_sessions_of_no_project_keep_their_decisions_to_themselves(soleur
         assert re.findall(r"  Manual  (.*)\n", done.out) == [text]
 
 
+@pytest.mark.process
 def test_sol_12_a_mark_that_the_session_cannot_take_is_no_ledger_that_could_not_be_written(
     soleur, wire_server, ledger
 ):
@@ -195,6 +199,7 @@ def test_sol_12_a_mark_that_the_session_cannot_take_is_no_ledger_that_could_not_
     assert "[Manual] Ours.\n" in ledger.read_text()
 
 
+@pytest.mark.process
 def test_sol_12_a_day_that_was_typed_into_the_ledger_is_that_day_everywhere(soleur, ledger):
     """Whatever clock its reader has; a minute is one of theirs."""
     ledger.parent.mkdir(parents=True)

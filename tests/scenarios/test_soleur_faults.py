@@ -22,6 +22,8 @@ from tests.small_disk import BALLAST, fill, make_room, needed_disk
 
 __all__ = ["soleur", "wire_server"]
 
+pytestmark = pytest.mark.process
+
 linux = needs("limits of another process", given=sys.platform == "linux")
 
 

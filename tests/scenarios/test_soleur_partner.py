@@ -55,6 +55,7 @@ def test_sol_11_the_first_request_of_an_opening_ends_with_what_the_partner_is_to
     assert soleur.said()[-1] == ("assistant", "Who digs?")
 
 
+@pytest.mark.process
 def test_nothing_that_is_meant_for_an_agent_that_builds_reaches_the_partner(soleur, wire_server):
     """Neither prompts nor tools, of settings, extensions and servers: which pi has, and soleur does not."""
     started = soleur.home / "it-started"

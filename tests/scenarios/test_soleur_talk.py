@@ -13,6 +13,8 @@ from tests.programs.started import document, prompts_of, soleur, system_of
 
 __all__ = ["soleur", "wire_server"]
 
+pytestmark = pytest.mark.process
+
 QUESTION = "Resume last session? [Y/n]"
 README = "Load README.md as project context? [Y/n]"
 

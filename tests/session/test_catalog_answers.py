@@ -49,6 +49,7 @@ import time; time.sleep(600)
 """
 
 
+@pytest.mark.process
 def test_who_is_alive_is_asked_of_the_lock(workspace):
     """Now, and not when the session was read: a process that dies records nothing."""
     refs = {layout: made(layout, "hello") for layout in ALL}

@@ -177,6 +177,7 @@ with Catalog() as catalog:
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("size", [0, 5000, 50_000, 200_000])
 def test_a_disk_that_is_full_is_in_nobodys_way(size, workspace):
     """Wherever the catalog stops growing."""
@@ -251,6 +252,7 @@ with Catalog() as catalog:
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("crowd", [2, 8])
 def test_processes_that_catch_up_at_once_all_answer_right(crowd, workspace):
     """And leave one row for each session, and one text for each entry."""
@@ -286,6 +288,7 @@ def test_processes_that_catch_up_at_once_all_answer_right(crowd, workspace):
             assert db.execute(f"SELECT count(*) FROM {rows}").fetchone() == (count,)
 
 
+@pytest.mark.process
 def test_a_process_killed_while_it_catches_up_leaves_nothing_wrong(workspace, home):
     """At any moment of it, in a new catalog and in one that was there."""
     assert alone(kill_while_catching_up, home=str(home), kills=40) > 4

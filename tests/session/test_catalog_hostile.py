@@ -100,6 +100,7 @@ def shown_by_the_program(*words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_session_with_anything_in_it_is_listed_and_hides_no_other(what, around):
     """Also again, when what is known of it is gone on from, and as JSON."""
@@ -119,6 +120,7 @@ def test_a_session_with_anything_in_it_is_listed_and_hides_no_other(what, around
     assert len(json.loads(shown_by_the_program("search", "--all", "zebra", "--json"))) >= 2
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("program", ["pi", "sibyl", "cortext"])
 def test_links_that_lead_nowhere_or_back_end_no_listing(program, around, tmp_path, monkeypatch):
     """Each verb still answers."""
@@ -214,6 +216,7 @@ def test_a_file_of_megabytes_that_was_rewritten_and_grew_is_read_anew(around):
     assert {row.title for row in rows} == {"a zebra", "TITLE TWO"}
 
 
+@pytest.mark.process
 def test_since_may_be_any_time(around):
     scope = Scope.everything()
     with Catalog() as catalog:

@@ -29,6 +29,8 @@ from tests import processes
 from tests.catalog_scan import Answer, Scan, answer, full_scan, is_about, scan, seen_in
 from tests.catalog_sessions import HOUR, PROJECTS, WORDS, Sessions, numbers, overwrite, remove
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 DEFAULT_EXAMPLES = 30
 scopes = st.sampled_from(["", *PROJECTS])

@@ -187,6 +187,7 @@ def test_aur_08_any_good_number_of_days_is_obeyed(sessions):
 # --- who else is there ----------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 @needs_fork
 def test_aur_08_a_session_that_a_live_process_holds_is_never_removed(sessions):
     """Another's, or ours."""

@@ -144,6 +144,7 @@ def test_outside_of_a_repository_there_is_nothing_to_do(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {".workspace", "conversations"}
 
 
+@pytest.mark.process
 @needs_tool("git")
 def test_git_itself_sees_the_conversations_and_nothing_of_ours(tmp_path):
     """In a repository, in a folder of it, and in a further working tree."""

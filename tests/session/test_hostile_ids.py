@@ -332,6 +332,7 @@ def changed_places(trace: str) -> Iterator[str]:
             yield os.path.normpath(os.path.join(os.fsencode(folder) or b"/nowhere", path)).decode("latin-1")
 
 
+@pytest.mark.process
 @needs_tool("strace")
 def test_nothing_outside_the_store_is_opened_for_writing(world, seed):
     """As the system itself sees it: all calls that could change a file name one in the store."""
@@ -390,6 +391,7 @@ def attempt(answers: Counter[str], use, *arguments) -> None:
         answers[type(error).__name__] += 1
 
 
+@pytest.mark.process
 @needs_exchange
 @pytest.mark.parametrize(
     "what", ["the session's file", "the session's folder", "the lock", "the locks", "the trash"]

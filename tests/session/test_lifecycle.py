@@ -255,6 +255,7 @@ def test_cor_15_a_conversation_that_rests_is_paused_though_its_process_lives():
 # --- a process that dies ----------------------------------------------------------------------------
 
 
+@pytest.mark.process
 @needs_fork
 @pytest.mark.parametrize("layout", ["aurora", "pi"])
 def test_aur_06_a_killed_process_is_found_out_at_reading_and_recorded_at_opening(tmp_path: Path, layout):

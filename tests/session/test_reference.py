@@ -342,6 +342,7 @@ print(json.dumps([opened, sorted(sys.modules)]))
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("layout", ALL)
 def test_no_session_is_read_and_only_its_own_store_is_loaded(layout, machine):
     """Finding one among many costs names and nothing else."""

@@ -13,7 +13,7 @@ from perdure.session.sexp import DEPTH, LONGEST_NUMBER, SexpError, dumps, loads
 from tests.needs import needs_tool
 from tests.session.test_sexp import MESSAGE, VALUES, exact, words
 
-pytestmark = needs_tool("sbcl")
+pytestmark = [pytest.mark.process, needs_tool("sbcl")]
 
 # For a text with its length before it: one form is read, and printed in each way a program may choose.
 ANSWERS = """

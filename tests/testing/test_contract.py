@@ -15,6 +15,7 @@ from perdure.session.stores.memory import MemoryStore
 from perdure.testing import DurableStoreContract, StoreContract
 
 
+@pytest.mark.process
 def test_importing_the_builders_does_not_import_pytest():
     """A program may use them where pytest is not installed."""
     code = "import sys, perdure.testing as t; t.user_entry('x'); sys.exit('pytest' in sys.modules)"

@@ -50,6 +50,7 @@ async def answer(asked: LanguageModel) -> str:
     return "".join(piece.text for piece in pieces if isinstance(piece, Piece))
 
 
+@pytest.mark.process
 async def test_pi_16_what_commands_print_reaches_the_server_and_nothing_else_does(wire_server: WireServer):
     wire_server.script(ANSWER)
     extensions = lab(
@@ -70,6 +71,7 @@ async def test_pi_16_what_commands_print_reaches_the_server_and_nothing_else_doe
     assert SECRET not in f"{asked!r}{asked.model!r}"
 
 
+@pytest.mark.process
 async def test_an_extension_connects_to_its_model_itself():
     """It is given the model and the key; what it makes answers."""
     given: list[tuple[Model, str]] = []

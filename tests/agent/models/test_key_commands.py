@@ -20,6 +20,8 @@ from perdure.agent.settings import Settings
 from perdure.errors import ModelError
 from perdure.programs.pi import main
 
+pytestmark = pytest.mark.process
+
 LOCAL = "http://127.0.0.1:8080/v1"
 SECRET = "sk-0123456789abcdef"
 LIMIT = "perdure.agent.models.registry_commands.SECONDS"

@@ -27,6 +27,8 @@ from perdure.session.record import dumps
 from tests.agent.examples import FEW
 from tests.agent.models.offline_talk import MODEL, TOOLS, answer, calls, folder, places, said, talk
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[3]
 
 # --- a folder explained -------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from perdure.programs.pi import COMMANDS
 from perdure.session.entry import Assistant
 from tests.agent.models.offline_talk import calls, folder, places, said, talk
 
+pytestmark = pytest.mark.process
+
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,6 +61,7 @@ def test_a_summary_has_what_was_asked_done_decided_and_seen():
     assert "AssertionError: 3 != 4" in context
 
 
+@pytest.mark.process
 def test_nothing_that_this_program_says_of_itself_is_in_a_summary(tmp_path):
     """Of a conversation that was held with it: neither when it is condensed, nor when the user asks."""
     folder(tmp_path, {"a.py": "def one(): pass\n", "b.py": "# TODO: one\n"})

@@ -10,6 +10,8 @@ import pytest
 from perdure import registry
 from perdure.agent.models import APIS, Model
 
+pytestmark = pytest.mark.process
+
 SAY_IT_IS_OVER = {"openai-completions", "openai-responses"}
 
 

@@ -180,6 +180,7 @@ def test_pi_16_a_key_is_a_literal_or_a_variable(written, environment, key, regis
     assert ("MY_OWN_KEY" in written) is ("MY_OWN_KEY" in registry.secret_names())
 
 
+@pytest.mark.process
 def test_pi_16_one_key_that_cannot_be_used_hides_no_other_model(registry_of):
     registry = registry_of(
         {"mine": {"baseUrl": LOCAL, "apiKey": "!false", "models": [{"id": "m"}]}}, XAI_API_KEY="k"

@@ -272,6 +272,7 @@ def test_a_model_that_the_extension_connects_to(registry_of):
     assert registry.get("lab/other") is None
 
 
+@pytest.mark.process
 def test_it_needs_a_key_only_if_one_was_given(registry_of):
     registry = registry_of(connecting(api_key="LAB_KEY", api="lab-stream"))
     model = get(registry, "lab/m")

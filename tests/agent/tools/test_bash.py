@@ -26,7 +26,7 @@ from tests.needs import needs_tool
 CANCELS = max(30, int(os.environ.get("PERDURE_KILLS") or 0) // 10)
 ENVIRONMENT = {"PATH": os.defpath + ":/usr/local/bin", "LANG": "C.UTF-8"}
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.process, pytest.mark.anyio]
 
 LEFT_BEHIND = {
     "background": "sleep {tag} &",

@@ -14,6 +14,8 @@ from perdure.agent.tools.walk import Glob
 from tests.agent.examples import FEW
 from tests.needs import needs_tool
 
+pytestmark = pytest.mark.process
+
 
 def made(root, names):
     for name in names:

@@ -9,7 +9,7 @@ import pytest
 from perdure.agent.tools import ToolContext, checked, ripgrep
 from perdure.agent.tools.grep import GREP
 
-pytestmark = pytest.mark.usefixtures("finder")
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("finder")]
 
 
 @pytest.fixture

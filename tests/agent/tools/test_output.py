@@ -177,6 +177,7 @@ def long_names(root):
         (root / f"{number:03}{'x' * 240}").touch()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "arguments", "made"),
     [

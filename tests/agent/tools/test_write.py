@@ -100,6 +100,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.process
 def test_pi_09_a_kill_leaves_a_whole_file(tmp_path):
     """One content or the next, at every moment."""
     for attempt in range(3):

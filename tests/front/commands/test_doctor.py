@@ -230,6 +230,7 @@ def test_workspaces_that_share_an_id_are_told_apart(machine):
     assert Path(one.path).read_bytes() == before
 
 
+@pytest.mark.process
 def test_what_damage_says_never_reaches_a_terminal_as_it_is(machine):
     """Findings may quote a file: another session's id, or whatever is in its place."""
     ref = machine.add("aurora")
@@ -242,6 +243,7 @@ def test_what_damage_says_never_reaches_a_terminal_as_it_is(machine):
     assert code == 0
 
 
+@pytest.mark.process
 def test_the_program_itself_examines_and_repairs(full):
     """As a process, with its exit codes."""
     names = [damage(full, layout) for layout in ALL]

@@ -93,6 +93,7 @@ def test_a_fork_of_a_damaged_session_holds_what_could_be_read_and_says_so(machin
     assert f"`perdure sessions doctor pi:{ref.id}`" in done.err
 
 
+@pytest.mark.process
 def test_the_program_itself_forks_and_shows_the_fork(machine):
     """By the command it prints."""
     ref = machine.add("pi", *SAID)

@@ -155,6 +155,7 @@ def test_a_home_that_cannot_be_read_is_named_and_hides_no_other(layout, machine)
     assert path in done.err
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("columns", [80, 100, 200])
 def test_at_a_terminal_every_line_fits_and_the_columns_are_aligned(columns, machine, monkeypatch):
     """Wide characters, emoji and combining marks measured as a terminal draws them."""
@@ -174,6 +175,7 @@ def test_at_a_terminal_every_line_fits_and_the_columns_are_aligned(columns, mach
         assert re.match(r"(idle|interrupted|paused|active)$", row[before:].strip())
 
 
+@pytest.mark.process
 def test_ids_are_short_at_a_terminal_and_each_still_finds_its_session(machine):
     for layout in ALL:
         machine.add(layout)
@@ -185,6 +187,7 @@ def test_ids_are_short_at_a_terminal_and_each_still_finds_its_session(machine):
         assert machine.run("show", id, "--json").data["program"] == program
 
 
+@pytest.mark.process
 def test_ids_that_are_long_and_begin_alike_leave_room_for_the_rest(machine, monkeypatch):
     """And are accepted as they are shown."""
     monkeypatch.setenv("COLUMNS", "80")
@@ -199,6 +202,7 @@ def test_ids_that_are_long_and_begin_alike_leave_room_for_the_rest(machine, monk
         assert machine.run("show", row.split()[1], "--json").data["program"] == "aurora"
 
 
+@pytest.mark.process
 def test_the_reason_of_a_broken_one_is_seen_at_80_columns(machine, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     ref = machine.add("pi")
@@ -208,6 +212,7 @@ def test_the_reason_of_a_broken_one_is_seen_at_80_columns(machine, monkeypatch):
     assert "sessions doctor" in shown.decode()
 
 
+@pytest.mark.process
 def test_from_a_directory_that_is_gone(machine, monkeypatch):
     """One sentence; and all of them can be listed from there."""
     machine.add("pi")
@@ -236,6 +241,7 @@ def test_times_are_relative(machine):
     assert re.findall(r"just now|\d+ \w+ ago", shown) == ["just now", "5 min ago", "2 h ago", "3 d ago"]
 
 
+@pytest.mark.process
 def test_a_session_that_dies_is_shown_as_its_layout_says(machine):
     """Asked of the lock: no listing ever shows a dead process as active."""
     shown = {}
@@ -267,6 +273,7 @@ def test_a_session_that_dies_is_shown_as_its_layout_says(machine):
     }
 
 
+@pytest.mark.process
 def test_the_first_listing_of_many_shows_how_far_it_is(machine, monkeypatch):
     """Only at a terminal, and it is gone when the list comes. Slowed down: the bar comes after a second."""
     for number in range(40):
@@ -293,6 +300,7 @@ def test_the_first_listing_of_many_shows_how_far_it_is(machine, monkeypatch):
     assert "Reading" not in process("ls", "--all").err
 
 
+@pytest.mark.process
 def test_hostile_titles_do_nothing_to_a_terminal(machine):
     machine.add("pi", "\x1b]0;owned\x07\x1b[2J title \u202egnp.exe \x9b31m")
     _, shown = at_terminal("ls", "--all")

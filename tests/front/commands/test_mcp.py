@@ -14,6 +14,8 @@ from tests.agent.mcp_running import hurry, processes
 from tests.agent.mcp_servers import raw
 from tests.front.commands.machine import Done
 
+pytestmark = pytest.mark.process
+
 TOOLS = [
     {"name": "one", "description": "The first.\nMore of it.", "inputSchema": {"type": "object"}},
     {"name": "two", "description": "\x1b[31mThe \u202esecond.", "inputSchema": {"type": "object"}},

@@ -116,6 +116,7 @@ def test_json_has_both_names(machine):
     ]
 
 
+@pytest.mark.process
 def test_a_hostile_name_is_kept_and_never_reaches_a_terminal_as_it_is(machine):
     """As it was typed in the file, but for white space; as escapes on the screen."""
     ref = machine.add("pi")
@@ -127,6 +128,7 @@ def test_a_hostile_name_is_kept_and_never_reaches_a_terminal_as_it_is(machine):
     assert tree.name(machine.store("pi").read(ref).entries) == name
 
 
+@pytest.mark.process
 def test_g_4_an_unknown_session_is_not_named(machine):
     """Exit 3, as for every verb; and by the real program."""
     ref = machine.add("pi")

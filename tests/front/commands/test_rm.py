@@ -310,6 +310,7 @@ def test_what_is_deleted_during_the_question_stays(full):
 # --- at a terminal ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_hostile_ids_never_reach_a_terminal_as_they_are(machine):
     """Deleted, listed, not found, restored: escapes are written out, and what is shown finds them again."""
     folder = Path(machine.homes["aurora"].sessions)
@@ -331,6 +332,7 @@ def test_hostile_ids_never_reach_a_terminal_as_they_are(machine):
         assert shown.encode() in screen or r"a\\x1b[31mb" in screen.decode(), screen
 
 
+@pytest.mark.process
 def test_at_a_terminal_a_long_title_gives_way(machine):
     """To the command that brings it back, and to the other columns."""
     machine.add("pi", "why " * 40, id="gone")
@@ -342,6 +344,7 @@ def test_at_a_terminal_a_long_title_gives_way(machine):
     assert max(map(len, listed)) == 80
 
 
+@pytest.mark.process
 def test_at_a_terminal_times_are_relative_and_a_yes_is_typed(machine):
     """And the question is asked there."""
     machine.add("pi", id="gone")
@@ -356,6 +359,7 @@ def test_at_a_terminal_times_are_relative_and_a_yes_is_typed(machine):
 # --- as real processes ---------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 def test_the_program_itself_deletes_lists_and_restores(full):
     """From another directory, all layouts, with the codes that scripts rely on."""
     before = full.files()
@@ -366,6 +370,7 @@ def test_the_program_itself_deletes_lists_and_restores(full):
     assert full.files() == before
 
 
+@pytest.mark.process
 def test_a_session_that_another_process_holds_exits_with_4(machine):
     """The lock is the kernel's, so the real program says the same."""
     ref = machine.add("pi")

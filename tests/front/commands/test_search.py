@@ -194,6 +194,7 @@ def test_a_home_that_cannot_be_read_hides_no_hit(machine):
     assert path in done.err
 
 
+@pytest.mark.process
 def test_at_a_terminal_the_match_is_marked_and_nothing_else_is_obeyed(machine):
     machine.add("pi", "before \x1b[31mred\x1b]0;t\x07 zebra \u202eafter")
     code, shown = at_terminal("search", "--all", "zebra")

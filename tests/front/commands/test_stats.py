@@ -105,6 +105,7 @@ def test_a_damaged_session_counts_with_what_can_be_read_of_it(machine):
     assert (facts["sessions"], facts["messages"]) == (1, 2)
 
 
+@pytest.mark.process
 def test_at_a_terminal_times_are_relative_and_the_table_fits(full):
     """In 80 columns."""
     code, screen = at_terminal("stats")
@@ -114,6 +115,7 @@ def test_at_a_terminal_times_are_relative_and_the_table_fits(full):
     assert all(len(line) <= 80 for line in table.replace("\x1b[2m", "").replace("\x1b[m", "").split("\r\n"))
 
 
+@pytest.mark.process
 def test_the_program_itself_counts(full):
     """As a process, from any directory."""
     assert process("stats", "--json", cwd="/").data["all"]["sessions"] == 10

@@ -79,6 +79,7 @@ def test_an_empty_folder_is_no_folder(folder):
     assert Trust().all() == {}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("typed", "is_trusted"), [("y", True), ("n", False), ("", False)])
 def test_g_10_at_a_terminal_it_is_asked_behind_the_list(typed, is_trusted, folder):
     child = processes.spawn([*processes.PI, "trust"], cwd=folder)
@@ -91,6 +92,7 @@ def test_g_10_at_a_terminal_it_is_asked_behind_the_list(typed, is_trusted, folde
     assert Trust().is_trusted(str(folder)) == is_trusted
 
 
+@pytest.mark.process
 def test_g_10_with_yes_nobody_is_asked(folder):
     child = processes.spawn([*processes.PI, "trust", "-y"], cwd=folder)
     child.expect_exact("is trusted now")

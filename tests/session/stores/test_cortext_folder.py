@@ -246,6 +246,7 @@ def test_the_day_is_the_users_own(tmp_path, monkeypatch):
         time.tzset()
 
 
+@pytest.mark.process
 @needs_fork
 def test_cor_20_conversations_started_at_once_get_numbers_of_their_own(tmp_path):
     """Sixteen processes, five each: eighty numbers, and each of them is a whole conversation."""
@@ -336,6 +337,7 @@ def test_every_session_comes_back_and_every_line_is_a_message(entries, tmp_path_
 # --- many at once ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.process
 @needs_fork
 def test_sixteen_processes_leave_all_three_files_in_agreement(tmp_path):
     """In one conversation: each message counted, and shown once, in the log's order."""

@@ -18,14 +18,15 @@ from perdure.errors import NotSaved
 from perdure.session.stores import folders
 from tests.session.snapshot import snapshot
 
-SHARED_MEMORY = Path("/dev/shm")
+DISKS = [path for path in (Path("/dev/shm"), Path(tempfile.gettempdir())) if path.is_dir()]
 
 
 @pytest.fixture
 def other_disk(tmp_path) -> Iterator[Path]:
-    if not SHARED_MEMORY.is_dir() or SHARED_MEMORY.stat().st_dev == tmp_path.stat().st_dev:
+    others = [disk for disk in DISKS if disk.stat().st_dev != tmp_path.stat().st_dev]
+    if not others:
         pytest.skip("needs two file systems")
-    with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as place:
+    with tempfile.TemporaryDirectory(dir=others[0]) as place:
         yield Path(place)
 
 

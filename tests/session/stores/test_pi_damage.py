@@ -555,6 +555,7 @@ def test_broken_sessions_are_listed_with_a_reason_and_hide_no_good_one(tmp_path,
     assert all(name in (listed[name].problem or "") for name in BROKEN.keys() - {"loop", "orphan", "twins"})
 
 
+@pytest.mark.process
 @needs("root", given=hasattr(os, "geteuid") and os.geteuid() == 0)
 def test_what_may_not_be_read_is_listed_with_the_reason(tmp_path):
     """A file and a folder of somebody else's hide no session of ours."""

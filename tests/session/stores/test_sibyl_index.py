@@ -127,6 +127,7 @@ def folder(tmp_path):
         yield path
 
 
+@pytest.mark.process
 @needs_fork
 def test_r7_sixteen_processes_lose_no_update(folder):
     """3,200 of 3,200 rows are there, and the index was whole whenever somebody looked at it."""

@@ -537,6 +537,7 @@ def test_r12_an_interrupt_while_catching_up_hides_nothing(tmp_path):
     assert possible > 300
 
 
+@pytest.mark.process
 @needs_fork
 def test_a_forked_child_takes_nothing_back(store, ref, monkeypatch):
     """Its parent's unfinished append is none of its business, whatever it calls."""
