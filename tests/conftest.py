@@ -29,7 +29,7 @@ OWN = ("PERDURE_REQUIRE_ALL", "PERDURE_KILLS", "PERDURE_FUZZ_", "PERDURE_HYPOTHE
 
 LONGEST_ID = 60
 
-# Where the files of tests are, if there is room: they sync some 100,000 times, which a disk takes minutes for.
+# Where the files of tests are, if there is room: they sync some 100,000 times, which takes a disk minutes.
 MEMORY = "/dev/shm"
 ROOM = 2 * 2**30
 

@@ -194,7 +194,7 @@ def test_a_home_that_cannot_be_looked_at_is_told(project, sessions, home):
     (home / ".soleur" / "sessions").write_text("no folder")
 
     async def look(screen: Screen) -> None:
-        await screen.shows("3 sessions", f"Cannot read {str(home)[:30]}")
+        await screen.shows("3 sessions", "Cannot read", str(home)[:30])
         screen.press(DOWN)
         await screen.until(lambda: "Cannot read" not in screen.text)
 
