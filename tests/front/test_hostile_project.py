@@ -121,8 +121,10 @@ def test_g_10_before_the_yes_nothing_of_a_hostile_folder_runs_connects_or_is_tol
         trace = tmp_path / "trace"
         done = traced(hostile, trace, *words)
         assert done.returncode == code, (words, done.stderr)
-        started = re.findall(r'execve\("([^"]*)', trace.read_text())[1:]
-        assert {Path(each).name for each in started} <= {"rg"}, words  # the offline model's own search
+        started = re.findall(r'execve\("([^"]*)", \[(.*?)\]', trace.read_text())[1:]
+        # The offline model's own search: rg or, where there is none, Python, which imports nothing from here.
+        others = {Path(each).name for each, arguments in started if '"-I", "-S"' not in arguments}
+        assert others <= {"rg"}, words
         assert "sin_addr" not in trace.read_text(), words
         assert "sin6_addr" not in trace.read_text(), words
         assert [*canaries.iterdir()] == [], words
