@@ -6,6 +6,7 @@ import os
 import pytest
 
 from perdure.agent.tools import ToolContext, checked, ripgrep
+from tests.agent.tools.rg_programs import needs_rg
 
 
 @pytest.fixture
@@ -38,11 +39,12 @@ def refused(call):
     return refused
 
 
-@pytest.fixture(params=["rg", "walk"])
+@pytest.fixture(params=[pytest.param("rg", marks=needs_rg), "walk"])
 def finder(request, monkeypatch):
     """Both programs that look for files: they must give the same answers."""
-    if request.param == "walk":
-        monkeypatch.setattr(ripgrep, "program", lambda environment: None)
-    else:
-        assert ripgrep.program({}) is not None
+
+    async def program(environment):
+        return ripgrep._packaged() if request.param == "rg" else None
+
+    monkeypatch.setattr(ripgrep, "program", program)
     return request.param

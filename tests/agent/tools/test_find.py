@@ -12,6 +12,7 @@ from perdure.agent.tools import ToolContext, checked, ripgrep, walk
 from perdure.agent.tools.find import FIND
 from perdure.agent.tools.walk import Glob
 from tests.agent.examples import FEW
+from tests.agent.tools.rg_programs import needs_rg
 from tests.needs import needs_tool
 
 pytestmark = pytest.mark.process
@@ -183,7 +184,7 @@ def by_git(root):
 
 
 @needs_tool("git")
-@pytest.mark.parametrize("find", [by_walk, by_rg])
+@pytest.mark.parametrize("find", [by_walk, pytest.param(by_rg, marks=needs_rg)])
 def test_pi_12_gitignore_means_what_git_says(tmp_path, find):
     """Anchors, directories, **, negation, escapes, nested files: git itself is asked."""
     made(tmp_path, NAMES)
@@ -207,6 +208,7 @@ PATH = st.lists(st.sampled_from(["a", "b", "ab", "c"]), min_size=1, max_size=3).
 RULES_OF_ALL = st.dictionaries(st.sampled_from(["", "a/", "b/a/"]), st.lists(RULE, max_size=4))
 
 
+@needs_rg
 @given(st.lists(PATH, max_size=8), RULES_OF_ALL)
 @FEW
 def test_pi_12_both_find_the_same(tmp_path_factory, paths, rules):

@@ -182,17 +182,6 @@ def test_pi_11_settings_of_the_user_change_nothing(tree, call):
     assert result.text.split("\n") == [HIDDEN, KEPT]
 
 
-def test_pi_11_nothing_in_the_directory_is_run(tmp_path, call):
-    """Not an rg that lies there, although the PATH says to look there, and no module of Python's."""
-    for name in ("rg", "json.py", "re.py", "os.py"):
-        (tmp_path / name).write_text("#!/bin/sh\ntouch ran\n" if name == "rg" else "open('ran', 'w')\n")
-        (tmp_path / name).chmod(0o755)
-    ctx = ToolContext(str(tmp_path), environment={"PATH": ".::", "PYTHONPATH": str(tmp_path)})
-    result = call(GREP, within=ctx, pattern="open")
-    assert "json.py:1: open" in result.text
-    assert not (tmp_path / "ran").exists()
-
-
 def test_pi_11_a_cancelled_search_ends(tmp_path, ctx):
     """Also one whose pattern takes for ever."""
     (tmp_path / "f").write_text(("a" * 25 + "!\n") * 20_000)
@@ -215,14 +204,3 @@ def test_pi_11_a_search_that_takes_for_ever_is_given_up(tmp_path, refused, monke
     (tmp_path / "f").write_text(("a" * 25 + "!\n") * 20_000)
     monkeypatch.setattr(ripgrep, "_PATIENCE", 0.2)
     assert "took longer than 0.2 seconds" in refused(GREP, pattern=r"(?=a)(a|aa)+$")
-
-
-def test_pi_11_rg_is_the_one_on_the_path_or_the_one_installed_with_us(tmp_path):
-    """In this order; a directory that is not absolute is none of the user's."""
-    if ripgrep.program({}) is None:  # without rg there is none to be chosen
-        return
-    own = tmp_path / "rg"
-    own.write_text("#!/bin/sh\n")
-    own.chmod(0o755)
-    assert ripgrep.program({"PATH": f"/nowhere:{tmp_path}"}) == str(own)
-    assert ripgrep.program({"PATH": "."}) == ripgrep.program({"PATH": ""}) != str(own)

