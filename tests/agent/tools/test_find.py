@@ -205,6 +205,14 @@ RULE = st.builds(
 PATH = st.lists(st.sampled_from(["a", "b", "ab", "c"]), min_size=1, max_size=3).map("/".join)
 
 
+def made_with_rules(root, paths, rules):
+    root.mkdir(exist_ok=True)
+    made(root, {f"{each}/f" for each in paths})
+    for where, lines in rules.items():
+        made(root, [f"{where}.gitignore"])
+        (root / f"{where}.gitignore").write_text("\n".join(lines))
+
+
 RULES_OF_ALL = st.dictionaries(st.sampled_from(["", "a/", "b/a/"]), st.lists(RULE, max_size=4))
 
 
@@ -214,12 +222,20 @@ RULES_OF_ALL = st.dictionaries(st.sampled_from(["", "a/", "b/a/"]), st.lists(RUL
 def test_pi_12_both_find_the_same(tmp_path_factory, paths, rules):
     """Whatever the rules."""
     root = tmp_path_factory.mktemp("tree")
-    for path in {f"{each}/f" for each in paths} | {f"{where}.gitignore" for where in rules}:
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).touch()
-    for where, lines in rules.items():
-        (root / f"{where}.gitignore").write_text("\n".join(lines))
+    made_with_rules(root, paths, rules)
     assert by_walk(root) == by_rg(root)
+
+
+@needs_rg
+@given(st.lists(PATH, max_size=8), RULES_OF_ALL, st.lists(RULE, min_size=1, max_size=3))
+@FEW
+def test_pi_12_both_find_the_same_in_a_directory_of_a_repository(tmp_path_factory, paths, rules, above):
+    """Where the rules of the directories above count, too."""
+    top = tmp_path_factory.mktemp("repository")
+    made(top, [".git/HEAD"])
+    (top / ".gitignore").write_text("\n".join(above))
+    made_with_rules(top / "b", paths, rules)
+    assert by_walk(top / "b") == by_rg(top / "b")
 
 
 @pytest.mark.parametrize("pattern", ["*a" * 200 + "b", "**/" * 300 + "b", "*" * 900 + "b", "?*" * 400 + "b"])
