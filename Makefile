@@ -47,7 +47,7 @@ crash: $(VENV)/installed-dev ## kill writers 10,000 times and look for lost work
 
 fuzz: $(VENV)/installed-dev ## read a million damaged lines (PERDURE_FUZZ_LINES=n), and try every law on new examples
 	PERDURE_FUZZ_LINES="$${PERDURE_FUZZ_LINES:-1000000}" PERDURE_HYPOTHESIS=long $(pytest) tests/fuzz -s --timeout=0 $(arguments)
-	PERDURE_HYPOTHESIS=random $(pytest) -n auto -m hypothesis --ignore tests/fuzz --timeout=0 $(arguments)
+	PERDURE_FUZZ_LINES="$${PERDURE_FUZZ_LINES:-1000000}" PERDURE_HYPOTHESIS=random $(pytest) -n auto --dist loadgroup -m 'hypothesis or long' --ignore tests/fuzz --timeout=0 $(arguments)
 
 local: $(VENV)/installed-dev build/local-model/installed ## hold conversations with a real, small language model (a download of 130 MB)
 	PERDURE_REQUIRE_ALL=1 $(pytest) tests/local/test_*.py $(arguments)

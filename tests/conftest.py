@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if has_room(MEMORY):
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
+        os.environ["TMPDIR"] = MEMORY
     config.pluginmanager.register(SkipPolicy(), "skip-policy")
     config.pluginmanager.register(ProcessMark(), "process-mark")
     config.pluginmanager.register(SlowestFiles(), "slowest-files")

@@ -20,6 +20,8 @@ import json
 import os
 import pty
 import select
+import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -39,6 +41,7 @@ from tests.forking import Forker, Request, line_from
 SCRIPTS = Path(sys.executable).parent
 PROGRAMS = {str(SCRIPTS / name) for name in ("aur", "cortext", "perdure", "pi", "sibyl", "soleur")}
 PI = (sys.executable, "-m", "perdure")
+SHELLS_OWN = {*"|&;<>()$`*?[]#~={}!\n"}
 # What an interpreter reads when it starts, and as the warm one has read it.
 READ_AT_START = ("PYTHON", "LANG", "LC_")
 AS_READ = {name: value for name, value in os.environ.items() if name.startswith(READ_AT_START)} | {
@@ -164,6 +167,12 @@ def run(
     return done
 
 
+def run_typed(command: str, **options: Any) -> CompletedProcess[Any]:
+    """What is typed into a shell. A plain command needs none: that is forked if it is one of ours."""
+    is_plain = SHELLS_OWN.isdisjoint(command)
+    return run(shlex.split(command) if is_plain else ["sh", "-c", command], **options)
+
+
 class spawn(fdpexpect.fdspawn):  # type: ignore[misc]
     """Like `pexpect.spawn`."""
 
@@ -247,8 +256,8 @@ def warm_program(args: Sequence[str], environment: Mapping[str, str]) -> list[st
             return ["module", *args[2:]]
         case [sys.executable, "-c", *_]:
             return ["code", *args[2:]]
-        case [program, *_] if program in PROGRAMS:
-            return ["script", *args]
+        case [program, *words] if (path := shutil.which(program, path=environment.get("PATH"))) in PROGRAMS:
+            return ["script", str(path), *words]
     return None
 
 

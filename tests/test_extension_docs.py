@@ -68,14 +68,12 @@ def test_the_readmes_tool_is_ten_lines_that_work(pi, agent_home, programs, wire_
     (tour,) = [each for each in blocks("README.md", "console") if each.startswith("$ pi -p /help")]
     command, shown, again = tour.removeprefix("$ ").splitlines()
     assert again == '$ pi -p "roll a die with 20 sides"'
-    done = processes.run(["sh", "-c", command], capture_output=True, cwd=pi.project)
+    done = processes.run_typed(command, capture_output=True, cwd=pi.project)
     assert done.stdout.decode() == f"{shown}\n"
     (commands,) = blocks("docs/add-a-tool.md", "console")
     for command in re.findall(r"^\$ (.*)$", commands, re.MULTILINE):
         wire_server.script(events(said("rolled")))
-        done = processes.run(
-            ["sh", "-c", command], capture_output=True, cwd=pi.project, stdin=subprocess.DEVNULL
-        )
+        done = processes.run_typed(command, capture_output=True, cwd=pi.project, stdin=subprocess.DEVNULL)
         assert (done.returncode, done.stdout) == (0, b"rolled\n"), done.stderr
 
 
@@ -91,7 +89,7 @@ def test_the_readmes_mcp_server_is_three_lines_that_work(pi, agent_home, program
     (agent_home / "settings.json").write_text(settings)
     (tour,) = [each for each in blocks("README.md", "console") if each.startswith("$ pi mcp")]
     command, _, shown = tour.removeprefix("$ ").partition("\n")
-    done = processes.run(["sh", "-c", command], capture_output=True, text=True, cwd=pi.project)
+    done = processes.run_typed(command, capture_output=True, text=True, cwd=pi.project)
     assert (done.returncode, done.stdout) == (0, shown), done.stderr
     pi.use(wire_server, **json.loads(settings))
     (pi.project / "note.txt").write_text("from the disk")
@@ -139,8 +137,8 @@ def test_every_command_of_the_page_runs(pi, agent_home, programs, home):
         # To start them takes a second, and only these need them.
         started = servers if command.startswith("pi mcp") else {}
         (agent_home / "settings.json").write_text(json.dumps({"mcpServers": started}))
-        done = processes.run(
-            ["sh", "-c", command], capture_output=True, text=True, cwd=pi.project, stdin=subprocess.DEVNULL
+        done = processes.run_typed(
+            command, capture_output=True, text=True, cwd=pi.project, stdin=subprocess.DEVNULL
         )
         wanted = 1 if "/compact" in command else 0  # a new session has nothing to condense
         assert done.returncode == wanted, f"{command}: {done.stderr}"

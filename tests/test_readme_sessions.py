@@ -219,13 +219,13 @@ def test_the_readmes_questions_are_answered(machine):
     processes.run(["git", "init", "-q"], cwd=machine, check=True)
     printed = []
     for command in commands:
-        done = processes.run(["sh", "-c", command], capture_output=True, text=True, cwd=machine)
+        done = processes.run_typed(command, capture_output=True, text=True, cwd=machine)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         assert done.stdout or ">" in command, command
         printed.append(done.stdout)
     assert "auth.py" in printed[0]
     command, _, shown = models.removeprefix("$ ").partition("\n")
-    listed = processes.run(["sh", "-c", command], capture_output=True, text=True, cwd=machine, check=True)
+    listed = processes.run_typed(command, capture_output=True, text=True, cwd=machine, check=True)
     assert listed.stdout == shown
 
 
@@ -272,7 +272,7 @@ def test_every_command_of_the_command_lines_page_runs(machine):
     verbs = {command.split()[2] for command in commands if command.startswith("pi sessions ")}
     assert verbs == {*SESSIONS}
     for command in commands:
-        done = processes.run(["sh", "-c", command], capture_output=True, text=True, cwd=machine)
+        done = processes.run_typed(command, capture_output=True, text=True, cwd=machine)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         assert done.stdout or done.stderr or ">" in command, command
     assert (machine / "talk.md").read_text().startswith("# ")

@@ -31,10 +31,9 @@ from perdure.session.session import Session
 from perdure.session.stores import Durability, Found, Store
 from perdure.session.stores.file_store import FileStore
 from tests import layouts
+from tests.effort import ALL_KILLS, DEFAULT_KILLS, KILLS
 from tests.processes import call
 
-KILLS = int(os.environ.get("PERDURE_KILLS") or 200)
-DEFAULT_KILLS, ALL_KILLS = 200, 10_000
 LAYOUTS = layouts.ALL if KILLS > DEFAULT_KILLS else ["pi", "soleur", "sibyl", "cortext"]
 """By default without aurora's, whose lines are appended by the code that appends pi's; all with `make crash`,
 however many kills it is asked for."""

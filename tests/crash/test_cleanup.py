@@ -9,7 +9,8 @@ from unittest.mock import patch
 import pytest
 
 from tests.crash.cleaning import EVENTS, FAULTS, World
-from tests.crash.killing import ALL_KILLS, KILLS, alone
+from tests.crash.killing import alone
+from tests.effort import ALL_KILLS, KILLS
 
 pytestmark = pytest.mark.process
 

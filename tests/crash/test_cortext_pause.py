@@ -19,8 +19,9 @@ import pytest
 from perdure.programs.cortext.command_line import main
 from perdure.programs.cortext.git import Git
 from tests.cortext_files import check_complete
-from tests.crash.killing import ALL_KILLS, KILLS, Child, Report, alone, die
+from tests.crash.killing import Child, Report, alone, die
 from tests.crash.test_cortext_steps import CALLS, broken, kill
+from tests.effort import ALL_KILLS, KILLS
 from tests.pi_files import in_memory
 from tests.programs.workspaces import Cortext
 

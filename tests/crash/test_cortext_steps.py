@@ -25,7 +25,8 @@ from perdure.session.stores import Found, open_store
 from perdure.session.stores.cortext_folder import CortextStore
 from perdure.testing import assistant_entry, user_entry
 from tests.cortext_files import check_complete, folder_of, golden, put, state_of, transcript_of
-from tests.crash.killing import ALL_KILLS, KILLS, Child, Report, alone, die
+from tests.crash.killing import Child, Report, alone, die
+from tests.effort import ALL_KILLS, KILLS
 from tests.pi_files import in_memory
 
 pytestmark = pytest.mark.process

@@ -105,7 +105,7 @@ def strike_all(
     for warm in ("first", "second"):
         _, possible = struck(trial(warm), number, 0)
         after(warm, True)
-    points = sorted(Random(seed).sample(range(1, possible + 1), share(200, possible, layout)))
+    points = sorted(Random(seed).sample(range(1, possible + 1), share(80, possible, layout)))
     wrong = []
     for point in points:
         interrupted = True

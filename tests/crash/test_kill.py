@@ -18,8 +18,6 @@ from perdure.session.manager import SessionManager
 from perdure.session.session import Session
 from perdure.session.stores import START, Found, Store, open_store
 from tests.crash.killing import (
-    ALL_KILLS,
-    KILLS,
     SLOW,
     Child,
     Report,
@@ -33,6 +31,7 @@ from tests.crash.killing import (
     store_in,
     tear_a_write,
 )
+from tests.effort import ALL_KILLS, KILLS
 
 pytestmark = pytest.mark.process
 

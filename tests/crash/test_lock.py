@@ -17,6 +17,7 @@ from perdure.session.session import Session
 from perdure.session.stores import Found, Store
 from perdure.session.stores.lock import Lock, Turns
 from tests.crash.killing import Child, Gate, Report, alone, check_chain, lock_of, message, store_in, texts_in
+from tests.effort import some
 
 pytestmark = pytest.mark.process
 
@@ -265,7 +266,7 @@ def create_at_once(home: str, layout: str) -> None:
         manager.save(manager.create_session(), [Entry.message("user", "first")])
         report(session.id)
 
-    for turn in range(5):
+    for turn in range(some(2, everything=5)):
         place = f"{home}/{turn}/deep/down"
         with Gate() as gate:
             ids = at_once(gate, partial(work, place))
@@ -285,7 +286,7 @@ def open_at_once(home: str, layout: str) -> None:
         gate.wait()
         try_to_append(store, ref, str(os.getpid()), report, wait=30)
 
-    for turn in range(5):
+    for turn in range(some(2, everything=5)):
         store = store_in(f"{home}/{turn}", layout, "process")
         ref = Session.create(store).ref
         shutil.rmtree(lock_of(store, ref).parent)

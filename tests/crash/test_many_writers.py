@@ -28,6 +28,7 @@ from tests.crash.killing import (
     store_in,
     tear_a_write,
 )
+from tests.effort import some
 
 pytestmark = pytest.mark.process
 
@@ -39,8 +40,8 @@ PATIENCE = 60.0  # a writer waits its turn behind fifteen others
 @pytest.mark.parametrize(
     ("appends", "kills", "durability"),
     [
-        pytest.param(80, 24, "process", id="80 appends"),
-        pytest.param(20, 8, "power", id="20 synced appends"),
+        pytest.param(some(30, everything=80), some(12, everything=24), "process", id="appends"),
+        pytest.param(20, 8, "power", id="synced appends"),
     ],
 )
 def test_r6_sixteen_processes_save_every_entry_exactly_once(tmp_path, seed, appends, kills, durability):
@@ -64,7 +65,7 @@ def test_r6_sixteen_processes_save_every_entry_exactly_once(tmp_path, seed, appe
 @pytest.mark.parametrize("layout", [each for each in LAYOUTS if each != "pi"])
 def test_r6_sixteen_processes_lose_nothing_in_any_layout(layout, tmp_path, seed):
     """The same where each of them opens the session anew for every entry: documents that are replaced too."""
-    appends, kills = 12, 6
+    appends, kills = some(5, everything=12), some(4, everything=6)
     counted = alone(
         save_at_once,
         home=str(tmp_path),

@@ -50,7 +50,7 @@ def disk(tmp_path):
 
 def test_r2_a_power_cut_loses_nothing_that_was_acknowledged(layout, disk, seed):
     """Sessions, entries and forks that a writer was told are saved are all there, whole and in order."""
-    counted = alone(cut_again_and_again, cuts=share(16, 1000, layout), seed=seed, layout=layout, **disk)
+    counted = alone(cut_again_and_again, cuts=share(8, 1000, layout), seed=seed, layout=layout, **disk)
     print(counted)
     assert counted["entries"] > counted["cuts"]
 

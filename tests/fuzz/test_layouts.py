@@ -14,7 +14,7 @@ from perdure.testing.writing import child, turns
 from tests.fuzz import reader
 from tests.layouts import ALL, store_of
 
-LINES = int(os.environ.get("PERDURE_FUZZ_LINES") or 50_000)
+LINES = int(os.environ.get("PERDURE_FUZZ_LINES") or 20_000)
 LINES_A_FILE = 40
 FILES = LINES // LINES_A_FILE if LINES >= 1_000_000 else LINES // 1000
 DAMAGES = [reader.flip, reader.cut_end, reader.cut_start, reader.cut_middle, reader.glue]

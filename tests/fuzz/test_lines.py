@@ -16,7 +16,7 @@ from tests.pi_files import HEADER, STAMP, chain
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
-LINES = int(os.environ.get("PERDURE_FUZZ_LINES") or 50_000)
+LINES = int(os.environ.get("PERDURE_FUZZ_LINES") or 10_000)
 PARTS = 4
 MOST_MEGABYTES = 200
 

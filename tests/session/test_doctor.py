@@ -78,7 +78,7 @@ DAMAGES = ["cut", "a hole of NULs", "noise", "a part twice", "a part missing", "
 
 
 @pytest.mark.parametrize("layout", ALL)
-@settings(max_examples=40)
+@settings(max_examples=settings().max_examples // 3)
 @given(entries=sessions(), how=st.sampled_from(DAMAGES), at=st.floats(0, 1))
 def test_r22_a_repair_keeps_what_can_be_read_and_destroys_nothing(layout, entries, how, at):
     """Whatever the damage: the promise, the repair and the original bytes; and repairing twice is as once."""

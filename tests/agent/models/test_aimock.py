@@ -13,7 +13,7 @@ from perdure.session.entry import Assistant, Block, Text, Thinking, ToolCall, To
 from tests.agent.models.aimock import Aimock
 from tests.agent.models.asking import BASH, KEY, ask
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("aimock")]
 
 PROTOCOLS = {api: registry.load(place)() for api, place in APIS.items()}
 ASKED = Request(messages=[User("hello")], tools=[BASH], thinking="low")

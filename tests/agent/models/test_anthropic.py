@@ -19,6 +19,8 @@ from tests.agent.models.asking import BASH, KEY, claude, said_by
 from tests.agent.models.histories import PIXEL, histories
 from tests.agent.models.schemas import accepts
 
+pytestmark = pytest.mark.xdist_group("anthropic")  # whose SDK is slow to load
+
 PROTOCOL = AnthropicMessages()
 GENERATIONS = [
     "claude-sonnet-4-5",

@@ -19,6 +19,8 @@ from tests.agent.examples import FEW
 from tests.agent.models.asking import BASH, KEY, ask, claude, read, said_by
 from tests.agent.models.wire_server import WireServer, events
 
+pytestmark = pytest.mark.xdist_group("anthropic")  # whose SDK is slow to load
+
 PROTOCOL = AnthropicMessages()
 CALL = ToolCall("toolu_1", "bash", {"command": "ls"})
 RESULT = ToolResult("toolu_1", "bash", [Text("a.txt")])

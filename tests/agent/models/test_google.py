@@ -18,6 +18,8 @@ from tests.agent.models.asking import BASH, KEY, gemini, said_by
 from tests.agent.models.histories import PIXEL, histories
 from tests.agent.models.schemas import accepts
 
+pytestmark = pytest.mark.xdist_group("google")  # whose SDK is slow to load
+
 PROTOCOL = GoogleGenerativeAI()
 GENERATIONS = ["gemini-2.0-flash", "gemini-2.5-pro", "gemini-3-pro-preview", "gemini-flash-latest"]
 UNSIGNED = "skip_thought_signature_validator"

@@ -19,6 +19,8 @@ from tests.agent.examples import FEW
 from tests.agent.models.asking import BASH, KEY, ask, gemini, read, said_by
 from tests.agent.models.wire_server import WireServer, events
 
+pytestmark = pytest.mark.xdist_group("google")  # whose SDK is slow to load
+
 PROTOCOL = GoogleGenerativeAI()
 CALL = ToolCall("abc", "bash", {"command": "ls"})
 RESULT = ToolResult("abc", "bash", [Text("a.txt")])

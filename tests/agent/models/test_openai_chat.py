@@ -23,6 +23,8 @@ from tests.agent.models.histories import PIXEL, histories
 from tests.agent.models.schemas import accepts
 from tests.agent.models.wire_server import WireServer, events
 
+pytestmark = pytest.mark.xdist_group("openai")  # whose SDK is slow to load
+
 PROTOCOL = OpenAIChat()
 API = "openai-completions"
 

@@ -14,6 +14,8 @@ from perdure.agent.tools.find import FIND
 from perdure.agent.tools.grep import GREP
 from tests.agent.tools.rg_programs import NEW_ENOUGH, count, make_rg, needs_rg
 
+pytestmark = pytest.mark.process
+
 SAYS_NEW_ENOUGH = f"echo {shlex.quote(NEW_ENOUGH)}"
 
 

@@ -16,6 +16,7 @@ from perdure.session.session import Session
 from perdure.session.stores import Problem
 from perdure.testing import user_entry
 from tests.aurora_files import DAMAGED, GOLDEN, ID, METADATA, WHOLE, chain, put, text_of, turn
+from tests.effort import some, some_bits
 from tests.layouts import Seen
 from tests.pi_files import in_memory
 
@@ -354,7 +355,7 @@ def folder(tmp_path):
 
 def cuts(golden: bytes) -> Iterator[tuple[int, int, list[int]]]:
     """For every length of the file: that length, how many lines of it are whole, and which one is not."""
-    for size in range(len(golden), -1, -1):
+    for size in range(len(golden), -1, -some(7, everything=1)):
         *lines, rest = golden[:size].split(b"\n")
         whole = is_record(rest)
         torn = [len(lines) + 1] if (rest != b"" and not whole) or size == 0 else []
@@ -368,6 +369,7 @@ def is_record(line: bytes) -> bool:
         return False
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
 def test_every_complete_turn_of_a_file_cut_anywhere_is_read(folder, path):
     """Each record that is there to its last brace, as it was; a notice if, and only if, one is torn."""
@@ -381,6 +383,7 @@ def test_every_complete_turn_of_a_file_cut_anywhere_is_read(folder, path):
         assert [problem.line for problem in page.problems] == torn, size
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
 def test_the_append_after_a_cut_is_clean(folder, path):
     """Every complete turn and the new one are read, the torn one is still reported, nothing is glued."""
@@ -397,6 +400,7 @@ def test_the_append_after_a_cut_is_clean(folder, path):
         assert [problem.line for problem in page.problems] == (torn if size else []), size
 
 
+@pytest.mark.long
 def test_a_flipped_bit_costs_one_record_at_most(folder):
     """All others are shown, and say what they said, from whichever end the file is read."""
     golden = text_of(METADATA, *chain(3))
@@ -404,7 +408,7 @@ def test_a_flipped_bit_costs_one_record_at_most(folder):
     before = [entry.raw for entry in store.read(ref).entries]
     with open(ref.path, "r+b", buffering=0) as file:
         for at, byte in enumerate(golden):
-            for bit in range(8):
+            for bit in some_bits(at):
                 os.pwrite(file.fileno(), bytes([byte ^ 1 << bit]), at)
                 shown = [entry.raw for entry in store.read(ref).entries]
                 assert sum(raw not in shown for raw in before) <= 1, (at, bit)

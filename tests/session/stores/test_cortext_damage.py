@@ -16,6 +16,7 @@ from perdure.session.stores import Found
 from perdure.session.stores.cortext_folder import CortextStore
 from perdure.testing import user_entry
 from tests.cortext_files import GOLDEN, ID, check_complete, folder_of, golden, marks_of, put, state_of
+from tests.effort import some
 from tests.pi_files import in_memory
 
 FOUR_TURNS = ["one", "two", "three", "four"]
@@ -277,7 +278,7 @@ def test_every_complete_turn_of_a_log_cut_anywhere_is_read(folder):
     store, ref = put(folder, OURS)
     log = OURS[LOG]
     whole = store.read(ref).entries
-    for size in range(len(log) - 1, -1, -1):
+    for size in range(len(log) - 1, -1, -some(5, everything=1)):
         os.truncate(ref.path, size)
         page = store.read(ref)
         *lines, rest = log[:size].split(b"\n")
@@ -289,10 +290,11 @@ def test_every_complete_turn_of_a_log_cut_anywhere_is_read(folder):
         assert page.header.facts["status"] == "paused"
 
 
+@pytest.mark.long
 def test_the_append_after_a_cut_is_clean(folder):
     """Every complete turn and the new one are in all three files, and only a torn line is still named."""
     log = OURS[LOG]
-    for size in range(0, len(log), 3):
+    for size in range(0, len(log), some(13, everything=3)):
         store, ref = put(folder, {**OURS, LOG: log[:size]})
         before = store.read(ref).entries
         append(store, ref)
@@ -305,10 +307,11 @@ def test_the_append_after_a_cut_is_clean(folder):
         assert marks_of(ref)[-1] == page.entries[-1].id
 
 
+@pytest.mark.long
 def test_a_session_json_cut_anywhere_costs_no_message(folder):
     """Nor the status, which is in the log as well; the next save makes a whole one."""
     state = OURS[STATE]
-    for size in range(0, len(state) - 2):
+    for size in range(0, len(state) - 2, some(5, everything=1)):
         store, ref = put(folder, {**OURS, STATE: state[:size]})
         page = store.read(ref)
         assert [entry.text for entry in page.entries[:2]] == ["REST or GraphQL?", "REST, for its simplicity."]

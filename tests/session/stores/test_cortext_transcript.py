@@ -23,6 +23,7 @@ from tests.cortext_files import (
     store_in,
     transcript_of,
 )
+from tests.effort import some
 from tests.generated import sessions
 from tests.pi_files import in_memory
 
@@ -236,6 +237,7 @@ def test_a_type_that_is_no_name_does_not_become_a_path(tmp_path, kind):
 # --- exactly once ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_transcript_cut_anywhere_is_completed_by_the_next_save(tmp_path):
     """To the byte, as if it had never been cut; each cut is one a killed process can leave."""
     with in_memory(tmp_path) as folder:
@@ -244,7 +246,7 @@ def test_a_transcript_cut_anywhere_is_completed_by_the_next_save(tmp_path):
         path = folder_of(ref) / MD
         whole = path.read_bytes()
         saved = Path(ref.path).read_bytes(), (folder_of(ref) / ".session/session.json").read_bytes()
-        for size in range(len(whole) + 1):
+        for size in range(0, len(whole) + 1, some(5, everything=1)):
             path.write_bytes(whole[:size])
             Path(ref.path).write_bytes(saved[0])
             (folder_of(ref) / ".session/session.json").write_bytes(saved[1])

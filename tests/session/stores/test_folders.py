@@ -18,7 +18,7 @@ from perdure.errors import NotSaved
 from perdure.session.stores import folders
 from tests.session.snapshot import snapshot
 
-DISKS = [path for path in (Path("/dev/shm"), Path(tempfile.gettempdir())) if path.is_dir()]
+DISKS = [path for path in map(Path, ("/dev/shm", "/var/tmp", "/tmp")) if path.is_dir()]
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from perdure.session.session import Session
 from perdure.session.stores import Page, Problem
 from perdure.testing import user_entry
 from perdure.testing.durable import process
+from tests.effort import some_bits
 from tests.layouts import Seen
 from tests.needs import needs
 from tests.pi_files import (
@@ -615,7 +616,7 @@ def every_flip(tmp_path):
     def flips(step: int = 1) -> Iterator[Flipped]:
         with open(ref.path, "r+b", buffering=0) as file:
             for at, byte in enumerate(golden):
-                for bit in range(0, 8, step):
+                for bit in some_bits(at, step=step):
                     os.pwrite(file.fileno(), bytes([byte ^ 1 << bit]), at)
                     yield Flipped(at, golden[:at].count(b"\n") + 1, store.read(ref))
                 os.pwrite(file.fileno(), bytes([byte]), at)
@@ -623,6 +624,7 @@ def every_flip(tmp_path):
     return store, ref, flips
 
 
+@pytest.mark.long
 def test_every_flipped_bit_is_noticed(every_flip):
     """In a file of ours, from its first bit to its last."""
     _, _, flips = every_flip
@@ -630,6 +632,7 @@ def test_every_flipped_bit_is_noticed(every_flip):
     assert unnoticed == []
 
 
+@pytest.mark.long
 def test_a_flipped_bit_is_reported_where_it_is(every_flip):
     """On its own line; a flip that makes or removes a newline is seen on two."""
     _, _, flips = every_flip
@@ -641,6 +644,7 @@ def test_a_flipped_bit_is_reported_where_it_is(every_flip):
     assert elsewhere == []
 
 
+@pytest.mark.long
 def test_a_flipped_bit_costs_one_record_at_most(every_flip):
     """All others are shown, and say what they said."""
     store, ref, flips = every_flip
@@ -653,6 +657,7 @@ def test_a_flipped_bit_costs_one_record_at_most(every_flip):
     assert lost == []
 
 
+@pytest.mark.long
 def test_a_flipped_bit_looks_the_same_from_the_end(every_flip):
     """Reading back finds the same entries, and the same problems but for the header's."""
     store, ref, flips = every_flip

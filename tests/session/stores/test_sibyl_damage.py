@@ -17,6 +17,7 @@ from perdure.session.session import Session
 from perdure.session.stores.sibyl_document import text_of
 from perdure.session.stores.sibyl_reader import document_of
 from perdure.testing import user_entry
+from tests.effort import some
 from tests.layouts import Seen
 from tests.pi_files import in_memory
 from tests.sibyl_files import DAMAGED, GOLDEN, WHOLE, put
@@ -168,6 +169,7 @@ def folder(tmp_path):
         yield path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
 def test_sib_07_every_complete_message_of_a_file_cut_anywhere_is_read(folder, path):
     """Each that is there to its last parenthesis; a notice if, and only if, the session's own is not."""
@@ -178,7 +180,7 @@ def test_sib_07_every_complete_message_of_a_file_cut_anywhere_is_read(folder, pa
     in_file = ["".join(names) for names in named] or [f"r{number + 1}" for number in range(len(complete))]
     in_order = [entry.id for entry in store.read(ref).entries]
     assert len(in_file) == len(complete)
-    for size in range(len(golden) - 1, -1, -1):
+    for size in range(len(golden) - 1, -1, -some(7, everything=1)):
         os.truncate(ref.path, size)
         page = store.read(ref)
         there = in_file[: sum(end <= size for end in complete)]
@@ -187,13 +189,14 @@ def test_sib_07_every_complete_message_of_a_file_cut_anywhere_is_read(folder, pa
         assert bool(page.problems) == (size < len(golden.rstrip())), size
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
 def test_sib_07_the_append_after_a_cut_is_clean(folder, path):
     """What was complete and the new message are read, without a problem; the cut file is beside it."""
     golden = path.read_bytes()
     store, ref = put(folder, golden)
     aside = Path(f"{ref.path}.damaged")
-    for size in range(0, len(golden), 7):
+    for size in range(0, len(golden), some(29, everything=7)):
         Path(ref.path).write_bytes(golden[:size])
         before = [entry.text for entry in store.read(ref).entries]
         with store.writer(ref, after=None) as writer:

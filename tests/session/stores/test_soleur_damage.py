@@ -19,6 +19,7 @@ from perdure.session.session import Session
 from perdure.session.stores import Found
 from perdure.session.stores.soleur_json import SoleurStore
 from perdure.testing import user_entry
+from tests.effort import some
 from tests.pi_files import in_memory
 from tests.soleur_files import DAMAGED, GOLDEN, ID, WHOLE, document, meanings, put, store_in
 
@@ -306,13 +307,14 @@ def complete(text: bytes, size: int) -> set[object]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["plain", "rust", "ours"])
 def test_r4_every_complete_turn_of_a_file_cut_anywhere_is_read(folder, name):
     """Every item that is there to its last brace, and a problem that names the file and the line."""
     text = (GOLDEN / f"{name}.json").read_bytes()
     store, ref = put(folder, text)
     whole = {entry.id: meaning(entry, without=("parentId",)) for entry in store.read(ref).entries}
-    for size in range(len(text.rstrip()) - 1, 0, -1):
+    for size in range(len(text.rstrip()) - 1, 0, -some(11, everything=1)):
         os.truncate(ref.path, size)
         page = store.read(ref)
         assert {entry.id for entry in page.entries} == complete(text, size), size
@@ -322,12 +324,13 @@ def test_r4_every_complete_turn_of_a_file_cut_anywhere_is_read(folder, name):
         assert (problem.path, problem.line) in [(ref.path, here), (ref.path, here - 1)], size
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["plain", "ours"])
 def test_r4_the_append_after_a_cut_is_clean(folder, name):
     """All that was whole and the new entry are read, without a problem; the cut file is kept."""
     text = (GOLDEN / f"{name}.json").read_bytes()
     new = user_entry("after the cut")
-    for size in range(len(text.rstrip()) - 1, 0, -7):
+    for size in range(len(text.rstrip()) - 1, 0, -some(29, everything=7)):
         store, ref = put(folder, text[:size])
         with store.writer(ref, after=None) as writer:
             writer.append([new])
@@ -380,7 +383,8 @@ def test_whatever_is_in_a_file_it_is_read_and_what_was_read_is_kept(data, change
     assert not again.is_damaged
 
 
-MEGABYTE = 2**20
+MEGABYTE = some(2**18, everything=2**20)
+TORN_ITEMS = some(4000, everything=20_000)
 HOSTILE = {
     "nested a million deep": b'{"messages": ' + b"[" * MEGABYTE,
     "a message nested deeply": b'{"messages": [{"role": "user", "content": %b}]}'
@@ -392,13 +396,14 @@ HOSTILE = {
     "commas": b'{"messages": [' + b"," * 4 * MEGABYTE,
     "numbers": b'{"messages": [' + b"1," * 2 * MEGABYTE + b"1]}",
     "texts": b'{"messages": [' + b'"",' * MEGABYTE + b'""]}',
-    "torn items": b'{\n  "messages": [\n' + b'    {"role": "user", "content": "x\n    },\n' * 20_000,
-    "torn items on one line": b'{"messages":[' + b'{"role":"user","content":"x},' * 20_000,
+    "torn items": b'{\n  "messages": [\n' + b'    {"role": "user", "content": "x\n    },\n' * TORN_ITEMS,
+    "torn items on one line": b'{"messages":[' + b'{"role":"user","content":"x},' * TORN_ITEMS,
     "items in items": b'{\n  "messages": [\n    ' + b'{"a":\n    ' * 100_000,
     "long items in items": b'{\n  "messages": [\n    ' + (b'{"a":[' + b"1," * 30_000 + b"\n    ") * 30,
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HOSTILE)
 def test_r14_a_hostile_document_costs_no_more_than_its_size(name):
     """It is given up in the end, with a word about it, however it tries to go on."""

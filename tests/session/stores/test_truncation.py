@@ -14,6 +14,7 @@ from perdure import SessionManager
 from perdure.session.stores import Found
 from perdure.session.stores.pi_jsonl import PiStore
 from perdure.testing import user_entry
+from tests.effort import some
 from tests.pi_files import GOLDEN, WHOLE, in_memory, put
 
 
@@ -25,8 +26,8 @@ def folder(tmp_path):
 
 
 def cuts(golden: bytes) -> Iterator[tuple[int, int, bool]]:
-    """For every length of the file: that length, how many lines of it are whole, and whether one is not."""
-    for size in range(len(golden), -1, -1):
+    """For lengths of the file: the length, how many lines of it are whole, and whether one is not."""
+    for size in range(len(golden), -1, -some(7, everything=1)):
         *lines, rest = golden[:size].split(b"\n")
         whole = is_record(rest)
         yield size, len(lines) + whole, rest != b"" and not whole
@@ -52,6 +53,7 @@ def restore(path: Path) -> bool:
     return bool(originals)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
 def test_every_complete_turn_of_a_file_cut_anywhere_is_read(folder, path):
     """Each record that is there to its last brace, as it was; a notice if, and only if, one is torn."""
@@ -65,6 +67,7 @@ def test_every_complete_turn_of_a_file_cut_anywhere_is_read(folder, path):
         assert [problem.line for problem in page.problems] == [lines + 1] * torn, size
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
 def test_the_append_after_a_cut_is_clean(folder, path):
     """Every complete turn and the new one are read, the torn one is still reported, nothing is glued."""
@@ -81,6 +84,7 @@ def test_the_append_after_a_cut_is_clean(folder, path):
         assert [problem.line for problem in page.problems] == [lines + 1] * (torn and not replaced), size
 
 
+@pytest.mark.long
 def test_a_user_sees_every_complete_turn_of_a_file_cut_anywhere(folder):
     """Loaded, listed with a reason, saved to and loaded again, as a program does it."""
     golden = (GOLDEN / "ours.jsonl").read_bytes()
@@ -88,8 +92,6 @@ def test_a_user_sees_every_complete_turn_of_a_file_cut_anywhere(folder):
     texts = [entry.text for entry in SessionManager(folder).load_session("s1")]
     messages = [number for number, line in enumerate(golden.splitlines()) if b'"message"' in line]
     for size, lines, torn in cuts(golden):
-        if size % 7:
-            continue
         os.truncate(ref.path, size)
         manager = SessionManager(folder, durability="process")
         complete = texts[: sum(number < lines for number in messages)]

@@ -30,6 +30,7 @@ from perdure.testing.corpus import record
 from perdure.testing.durable import needs_fork, process
 from perdure.testing.writing import turns
 from tests.crash.test_interrupts import struck
+from tests.effort import some
 from tests.generated import sessions
 from tests.soleur_files import ID, STAMP, append, put
 
@@ -479,12 +480,13 @@ def test_an_append_that_was_interrupted_is_not_taken_back_from_another_program(s
     assert texts(store, ref) == ["turn 0", "turn 1", "perhaps", "theirs", "ours"]
 
 
+@pytest.mark.long
 @drops_files
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("damage", [False, True], ids=["sound", "damaged"])
 def test_r12_an_interrupt_between_any_two_steps_leaves_a_session_to_go_on_with(tmp_path, number, damage):
-    """All entries of the append or none, and the same writer appends again; every 23rd instruction, from
-    another one on each time."""
+    """All entries of the append or none, and the same writer appends again; every 23rd instruction (or
+    97th), from another one on each time."""
     handler = signal.getsignal(signal.SIGTERM)
     point, possible = 1 + os.urandom(1)[0] % 23, 10**6
     try:
@@ -510,12 +512,13 @@ def test_r12_an_interrupt_between_any_two_steps_leaves_a_session_to_go_on_with(t
             ), point
             assert not damage or Path(f"{ref.path}.damaged").read_bytes() == TORN, point
             assert list(Path(ref.path).parent.glob("*.tmp")) == []
-            point += 23
+            point += some(97, everything=23)
     finally:
         signal.signal(signal.SIGTERM, handler)
     assert possible > 300
 
 
+@pytest.mark.long
 @drops_files
 def test_r12_an_interrupt_while_catching_up_hides_nothing(tmp_path):
     """What another program wrote is then still to be read, or an append says that it is."""
@@ -533,7 +536,7 @@ def test_r12_an_interrupt_while_catching_up_hides_nothing(tmp_path):
                 writer.catch_up()
                 writer.append([user_entry("ours")])
         assert texts(store, ref) == ["whole", "theirs", "ours"], point
-        point += 23
+        point += some(97, everything=23)
     assert possible > 300
 
 
