@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import sys
+import tempfile
 
 import pytest
 from hypothesis import settings
@@ -46,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if has_room(MEMORY):
-        os.environ["TMPDIR"] = MEMORY
+        os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
     config.pluginmanager.register(SkipPolicy(), "skip-policy")
     config.pluginmanager.register(ProcessMark(), "process-mark")
     config.pluginmanager.register(SlowestFiles(), "slowest-files")

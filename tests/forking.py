@@ -34,15 +34,15 @@ from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
 ROOT = Path(__file__).parents[1]
-# What our own modules import when they need it.
+# What our own modules, and those they use, import when they need it.
 IMPORTED_LATE = (
-    "httpx2",
-    "markdown_it",
-    "mcp",
-    "prompt_toolkit.shortcuts",
-    "pygments",
-    "rich.markdown",
-    "sqlite3",
+    *("anyio._backends._asyncio", "difflib", "encodings.utf_8_sig", "httpcore2", "markdown_it", "mcp"),
+    *(
+        "prompt_toolkit.input.vt100",
+        "prompt_toolkit.key_binding.bindings.search",
+        "prompt_toolkit.patch_stdout",
+    ),
+    *("prompt_toolkit.shortcuts", "rich.markdown", "sqlite3", "truststore"),
 )
 
 
@@ -160,6 +160,7 @@ def _import_all() -> None:
     for module in walk_packages(perdure.__path__, "perdure."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
+    import_module("perdure.agent.models.http")._certificates()  # which are kept once they are read
     assert threading.active_count() == 1
     gc.collect()
 

@@ -7,7 +7,7 @@
 A Python program is forked from a warm process (tests/forking.py), which costs a tenth of a new interpreter
 with its imports. It is a process like any other: its pid, session, streams, environment and end are its own.
 What a fork cannot stand in for is started as `subprocess` does: other programs, options of Python's own,
-variables that an interpreter reads only when it starts. A test that looks at what was imported, or at the
+variables that are read only once. A test that looks at what was imported, or at the
 command line that others see, uses `subprocess` itself.
 
 `spawn` starts a program at a terminal, for pexpect; `call` runs a function of a test module.
@@ -42,9 +42,9 @@ SCRIPTS = Path(sys.executable).parent
 PROGRAMS = {str(SCRIPTS / name) for name in ("aur", "cortext", "perdure", "pi", "sibyl", "soleur")}
 PI = (sys.executable, "-m", "perdure")
 SHELLS_OWN = {*"|&;<>()$`*?[]#~={}!\n"}
-# What an interpreter reads when it starts, and as the warm one has read it.
-READ_AT_START = ("PYTHON", "LANG", "LC_")
-AS_READ = {name: value for name, value in os.environ.items() if name.startswith(READ_AT_START)} | {
+# What is read once, and as the warm process has read it.
+READ_ONCE = ("PYTHON", "LANG", "LC_", "SSL_CERT_")
+AS_READ = {name: value for name, value in os.environ.items() if name.startswith(READ_ONCE)} | {
     "PYTHONDONTWRITEBYTECODE": "1"  # conftest.py sets it for every test
 }
 
@@ -249,7 +249,7 @@ def call(body: Callable[..., Any], arguments: Mapping[str, Any]) -> Ended:
 
 def warm_program(args: Sequence[str], environment: Mapping[str, str]) -> list[str] | None:
     """How the warm process is told of a Python program; None if it cannot stand in for it."""
-    if {n: v for n, v in environment.items() if n.startswith(READ_AT_START)} != AS_READ:
+    if {n: v for n, v in environment.items() if n.startswith(READ_ONCE)} != AS_READ:
         return None
     match args:
         case [sys.executable, "-m", "perdure", *_]:

@@ -85,9 +85,12 @@ def test_cor_06_a_summary_that_is_older_than_what_was_said_is_not_shown(cortext,
     assert "Summary: Two." in cortext.within(stdin="/workspace.resume\n").out
 
 
-@pytest.mark.parametrize("answer", ["2", "auth", "token expiry", "AUTH", "race refresh", "001-debug"])
+@pytest.mark.parametrize("answer", ["2", "auth", "token expiry", "AUTH", "race refresh", "its id"])
 def test_cor_07_one_is_selected_by_its_number_or_by_words(cortext, held, wire_server, answer):
     """Of its title, its summary, its id or what was said; and it goes on."""
+    answer = (
+        held["auth"].id.partition("/")[2].removesuffix("-auth-token-expiry") if answer == "its id" else answer
+    )
     done = cortext.within(stdin=f"/workspace.resume\n{answer}\nGo on.\n")
     assert done.code == 0, done.err
     assert '[Resuming "Auth Token Expiry"]\nWe were at it.\ndebug> ' in done.out
