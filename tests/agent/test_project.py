@@ -72,13 +72,14 @@ def test_g_10_a_folder_that_only_holds_text_offers_nothing(names, folder):
 def test_g_10_finding_nothing_reads_nothing(folder, monkeypatch):
     """A few questions to the file system, and no file or folder is opened."""
 
-    def opened(*_: object) -> None:
+    def opened(*_: object, **__: object) -> None:
         raise AssertionError("it looked")
 
     (folder / ".git").mkdir()
-    for call in ("open", "scandir", "listdir"):
-        monkeypatch.setattr(os, call, opened)
-    assert Project(str(folder)).offers() == []
+    with monkeypatch.context() as patch:
+        for call in ("open", "scandir", "listdir"):
+            patch.setattr(os, call, opened)
+        assert Project(str(folder)).offers() == []
 
 
 def test_g_10_some_files_of_a_project_are_never_read(folder, monkeypatch):
@@ -265,8 +266,10 @@ def test_g_10_a_folder_that_cannot_be_listed_is_told_of(folder, monkeypatch):
     def refused(path: str) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(os, "scandir", refused)
-    assert offered(folder)["extensions"] == [".pi/extensions cannot be read: Permission denied"]
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", refused)
+        offers = offered(folder)
+    assert offers["extensions"] == [".pi/extensions cannot be read: Permission denied"]
 
 
 @pytest.mark.parametrize(
@@ -423,15 +426,17 @@ def test_g_10_paths_that_settings_name_are_told_of_and_not_looked_for(folder, ho
     )
     real = os.path.realpath
 
-    def known(path: str) -> str:
+    def known(path: str, **options: Any) -> str:
         assert "lib" not in path
         assert "net" not in path
         assert "above" not in path
-        return real(path)
+        return real(path, **options)
 
-    monkeypatch.setattr(os.path, "realpath", known)
+    with monkeypatch.context() as patch:
+        patch.setattr(os.path, "realpath", known)
+        offers = offered(folder)
     by = ", named by its settings"
-    assert offered(folder) == {
+    assert offers == {
         "extensions": [
             *(f"lib/x.py{by}", f"/net/evil.example/x.py{by}", f"~/y.py{by}", f"~somebody/z.py{by}", f"5{by}")
         ],

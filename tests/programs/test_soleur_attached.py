@@ -158,12 +158,13 @@ def test_sol_10_a_file_that_may_not_be_read_is_refused(cwd, monkeypatch):
     """With what the system says. A user for whom nothing is closed gets the same from a disk."""
     (cwd / "closed").write_text("x")
 
-    def closed(*_):
+    def closed(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(os, "open", closed)
-    with pytest.raises(UsageError, match="Cannot attach closed: Permission denied"):
-        read("closed", str(cwd), [])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", closed)
+        with pytest.raises(UsageError, match="Cannot attach closed: Permission denied"):
+            read("closed", str(cwd), [])
 
 
 # --- what it is called ------------------------------------------------------------------------------
