@@ -1,5 +1,6 @@
 """Nothing that is in one session, or lies beside it, keeps the catalog from telling of the others."""
 
+import contextlib
 import json
 import os
 import sys
@@ -228,11 +229,11 @@ def test_since_may_be_any_time(around):
 def test_tables_of_somebody_else_are_no_catalog(around):
     import sqlite3
 
-    path = Catalog().path
+    with Catalog() as catalog:
+        path = catalog.path
     os.unlink(path)
-    with sqlite3.connect(path) as other:
+    with contextlib.closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE session (mine TEXT)")
-    other.close()
     rows, _ = answers()
     assert len(rows) == 2
 
