@@ -115,8 +115,9 @@ def test_each_example_of_the_page_registers_without_a_word(pi, agent_home, progr
     assert pi("-p", "/standup").stdout == b"Nothing since yesterday.\n"
 
 
-def test_every_command_of_the_page_runs(pi, agent_home, programs, home):
-    """With the files that the page shows, in one home."""
+@pytest.fixture
+def page_files(pi, agent_home, programs):
+    """The files that the page shows, in one home."""
     for number, source in enumerate(extensions(PAGE)):
         (agent_home / "extensions" / f"example_{number}.py").write_text(source)
     review, skill = blocks(PAGE, "markdown")
@@ -124,24 +125,42 @@ def test_every_command_of_the_page_runs(pi, agent_home, programs, home):
     (agent_home / "prompts" / "review.md").write_text(review)
     (agent_home / "skills" / "release").mkdir(parents=True)
     (agent_home / "skills" / "release" / "SKILL.md").write_text(skill)
-    (settings,) = blocks(PAGE, "json")
-    servers = json.loads(settings)["mcpServers"]
-    del servers["tracker"]  # an address that nobody has
     assert pi("-p", "--no-tools", "-m", "parrot/grey", "hello " * 3000).returncode == 0
     (pi.project / ".pi" / "prompts").mkdir(parents=True)
     (pi.project / ".pi" / "prompts" / "own.md").write_text("its own")
-    page = (ROOT / PAGE).read_text()
-    commands = re.findall(r"^\$ (.*)$", page, re.MULTILINE)
-    assert len(commands) >= 10
+
+
+def commands_of_the_page(*, of_servers: bool) -> list[str]:
+    """Those that start MCP servers, or all others."""
+    commands = re.findall(r"^\$ (.*)$", (ROOT / PAGE).read_text(), re.MULTILINE)
+    return [command for command in commands if command.startswith("pi mcp") == of_servers]
+
+
+def run_all(commands: list[str], folder: Path) -> None:
     for command in commands:
-        # To start them takes a second, and only these need them.
-        started = servers if command.startswith("pi mcp") else {}
-        (agent_home / "settings.json").write_text(json.dumps({"mcpServers": started}))
         done = processes.run_typed(
-            command, capture_output=True, text=True, cwd=pi.project, stdin=subprocess.DEVNULL
+            command, capture_output=True, text=True, cwd=folder, stdin=subprocess.DEVNULL
         )
         wanted = 1 if "/compact" in command else 0  # a new session has nothing to condense
-        assert done.returncode == wanted, f"{command}: {done.stderr}"
+        assert done.returncode == wanted, f"{command}: {done.stdout}{done.stderr}"
+
+
+def test_every_command_of_the_page_runs(pi, page_files):
+    """Those of MCP servers are in the next test."""
+    commands = commands_of_the_page(of_servers=False)
+    assert len(commands) >= 9
+    run_all(commands, pi.project)
+
+
+@needs("MCP servers (make peers)", given=MODULES.joinpath("installed").exists())
+def test_every_command_of_the_page_about_mcp_servers_runs(pi, page_files, agent_home):
+    (settings,) = blocks(PAGE, "json")
+    servers = json.loads(settings)["mcpServers"]
+    del servers["tracker"]  # an address that nobody has
+    (agent_home / "settings.json").write_text(json.dumps({"mcpServers": servers}))
+    commands = commands_of_the_page(of_servers=True)
+    assert commands
+    run_all(commands, pi.project)
 
 
 def test_the_example_is_installed_as_a_package_and_every_part_of_it_works(pi, wire_server, tmp_path_factory):
