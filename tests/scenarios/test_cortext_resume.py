@@ -24,22 +24,23 @@ QUESTION = "Which conversation would you like to continue? (number or search) "
 
 @pytest.fixture
 def held(cortext, wire_server):
-    """Three conversations: the last one of two hours ago, one of yesterday, one of a month ago."""
+    """Three conversations: one of a month ago, one of yesterday, the last one of two hours ago. In this
+    order: shortly after midnight the last two lie in one folder, which numbers them."""
     cortext.answers(wire_server, "We were at it.")
     return {
         "old": cortext.talked("Team retreat", "Where to?", "To the sea.", kind="plan", ago=30 * DAYS),
-        "api": cortext.talked(
-            "API Design Discussion",
-            *("REST or GraphQL?", "REST, for its simplicity."),
-            ago=2 * HOURS,
-            summary="Exploring REST vs GraphQL, leaning toward REST",
-        ),
         "auth": cortext.talked(
             "Auth Token Expiry",
             "Why do tokens die?",
             "A race in the refresh.",
             kind="debug",
             ago=DAYS + HOURS,
+        ),
+        "api": cortext.talked(
+            "API Design Discussion",
+            *("REST or GraphQL?", "REST, for its simplicity."),
+            ago=2 * HOURS,
+            summary="Exploring REST vs GraphQL, leaning toward REST",
         ),
     }
 
