@@ -20,6 +20,7 @@ from tests.slowest import SlowestFiles
 # nothing else. `make fuzz` tries new ones; a failure prints what reproduces it. Deadlines would only measure
 # how busy the machine is.
 settings.register_profile("default", max_examples=30, deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("few", settings.get_profile("default"), max_examples=3)
 settings.register_profile("random", settings.get_profile("default"), derandomize=False, max_examples=1000)
 settings.register_profile("long", settings.get_profile("random"), max_examples=20_000)
 settings.load_profile(os.environ.get("PERDURE_HYPOTHESIS", "default"))

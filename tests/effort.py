@@ -10,6 +10,8 @@ The mark is for tests that are not in tests/crash or tests/fuzz: `make fuzz` run
 import os
 from collections.abc import Sequence
 
+from hypothesis import settings
+
 KILLS = int(os.environ.get("PERDURE_KILLS") or 60)
 DEFAULT_KILLS, ALL_KILLS = 60, 10_000
 IS_LONG = KILLS > DEFAULT_KILLS or bool(os.environ.get("PERDURE_FUZZ_LINES"))
@@ -22,3 +24,7 @@ def some(usual: int, *, everything: int) -> int:
 def some_bits(at: int, *, step: int = 1) -> Sequence[int]:
     """Of the byte at this place: one, another one in the next byte; or each `step`th."""
     return range(0, 8, step) if IS_LONG else (at % 8,)
+
+
+FEW = settings(max_examples=settings().max_examples // 5 or 1)
+"""For a law whose examples are slow. No law has a number of its own: the long runs are to try more."""

@@ -190,6 +190,12 @@ class spawn(fdpexpect.fdspawn):  # type: ignore[misc]
         super().__init__(terminal, encoding=encoding, timeout=timeout)
         self.pid = self.process.pid
 
+    def __del__(self) -> None:
+        """A test that fails on its way leaves nothing behind."""
+        if self.child_fd >= 0:
+            self.process.kill()
+            self.close()
+
     def setwinsize(self, rows: int, columns: int) -> None:
         termios.tcsetwinsize(self.child_fd, (rows, columns))
 

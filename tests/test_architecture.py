@@ -202,6 +202,7 @@ def modules() -> list[Module]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("architecture")  # all of it is parsed once
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_source_keeps_each_rule(rule):

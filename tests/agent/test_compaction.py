@@ -451,6 +451,7 @@ def test_files_are_listed_and_carried_on():
     assert "<modified-files>" not in prompt_of(request)
 
 
+@pytest.mark.slow
 def test_many_files_do_not_push_the_summary_out():
     calls = [call("1", name="read", path=f"{'x' * 50}/{n}") for n in range(3000)]
     _, body, _ = compacted(chain(user(10), *calls, user(90_000)))

@@ -108,6 +108,7 @@ def test_what_the_user_allows_by_name_stays(name):
     assert kept == {name: SECRET[name], **NOBODY_IS_THERE}
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.text().filter(lambda name: not _NEEDED.fullmatch(name)), st.text(), max_size=5),
     st.lists(st.uuids().map(str), max_size=3),

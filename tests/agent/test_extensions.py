@@ -510,6 +510,7 @@ async def test_a_hook_that_waits_ends_with_the_turn():
     assert events[-1].type == "agent_end"
 
 
+@pytest.mark.slow
 async def test_a_listener_that_waits_ends_with_the_turn_and_keeps_nobody_from_closing(monkeypatch):
     """Also at the last event of all; and one that closes the session itself."""
     import asyncio

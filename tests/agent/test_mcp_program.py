@@ -37,6 +37,7 @@ def answer(id: int, text: str, *, id_is_last: bool) -> bytes:
     return json.dumps({"result": result, "jsonrpc": "2.0", "id": id} if id_is_last else whole).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id_is_last", [True, False])
 def test_an_answer_that_is_too_long_fails_its_own_call(id_is_last):
     """Wherever a server writes what it answers; ids inside the answer do not count."""
@@ -48,6 +49,7 @@ def test_an_answer_that_is_too_long_fails_its_own_call(id_is_last):
     assert "longer than 16 MB" in message.model_dump()["error"]["message"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

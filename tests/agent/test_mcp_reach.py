@@ -172,6 +172,7 @@ def test_what_may_not_be_in_a_message():
     assert [*map(len, secrets)] == sorted(map(len, secrets), reverse=True)
 
 
+@pytest.mark.slow
 def test_a_long_argument_takes_no_time():
     """It is looked at once."""
     for part in ('{"key": {"$ref": "a"}, ', "a-", "x", "token:", "a=b;", "http://", "${A:-b}", '"a" : '):

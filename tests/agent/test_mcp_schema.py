@@ -7,7 +7,7 @@ from typing import Any
 import fastjsonschema
 import jsonschema  # type: ignore[import-untyped]
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from referencing.exceptions import Unresolvable
 
@@ -109,7 +109,6 @@ TOP = st.fixed_dictionaries(
 
 
 @given(TOP, st.dictionaries(NAMES, VALUES, max_size=3))
-@settings(max_examples=settings().max_examples // 2)
 def test_what_a_server_takes_is_never_refused(schema, arguments):
     """By the rules of JSON Schema itself, of which ours keeps only some."""
     try:

@@ -475,6 +475,7 @@ def test_g_10_every_other_key_is_told_of(folder):
     }
 
 
+@pytest.mark.slow
 def test_g_10_a_megabyte_of_anything_is_bounded(folder):
     """In time and in what is said of it."""
     inner: Any = ["!" + "x" * 12] * 40_000

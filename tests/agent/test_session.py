@@ -215,6 +215,7 @@ def long():
 ANSWER = Assistant([Text("yes " + "y" * 10_000)], provider="offline", model="offline")
 
 
+@pytest.mark.slow
 async def test_starting_keeps_nothing_of_what_was_said(agent, long):
     """The first message reads it."""
     model = ScriptedModel("on")
@@ -229,6 +230,7 @@ async def test_starting_keeps_nothing_of_what_was_said(agent, long):
     assert len(model.requests[0].messages) == 2001
 
 
+@pytest.mark.slow
 async def test_settings_that_were_far_away_are_near_after_the_next_message(agent, long):
     """A second start need not look for them as long as the first."""
     await agent.start(ScriptedModel("on"), long.id)

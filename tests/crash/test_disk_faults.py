@@ -65,6 +65,7 @@ def short(length: int, number: int) -> Callable[..., Any]:
     return fail
 
 
+@pytest.mark.slow
 def test_r9_a_write_cut_short_at_any_length_leaves_nothing(layout, tmp_path):
     """The disk takes n bytes of an append and then is full, for every n: the session is as before."""
     store = store_in(str(tmp_path), layout, "process")

@@ -277,6 +277,7 @@ def test_sib_15_work_that_hangs_does_not_keep_stop_and_is_the_last():
     assert gate.ended == 1
 
 
+@pytest.mark.slow
 def test_after_a_stop_nothing_begins():
     """At whatever moment it comes, from whichever thread."""
     for _ in range(50):

@@ -88,6 +88,7 @@ def test_a_session_of_any_layout_opens_again_in_any_other(layout, to, machine, t
     assert ("user", "Now the same in logout()") in there
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layout", "to"), list(product(ALL, DOCUMENTS)))
 def test_a_session_of_any_layout_is_a_document_of_any_kind(layout, to, machine, tmp_path):
     """The same through a pipe and in a file."""

@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perdure.front import html, render
@@ -142,7 +142,6 @@ def page_of(*parts: render.Part, speaker: str = "assistant", title: str = "t") -
     return Page(html.document(render.Document(title, [("program", "pi")], [turn])))
 
 
-@settings(max_examples=60)
 @given(given_document=documents)
 def test_a_page_is_well_made_whatever_is_in_it(given_document):
     """Balanced, and nothing in it but what we put there."""
@@ -151,7 +150,6 @@ def test_a_page_is_well_made_whatever_is_in_it(given_document):
     assert page.ids == [f"t{number}" for number in range(len(given_document.turns))]
 
 
-@settings(max_examples=60)
 @given(entries=sessions())
 def test_any_session_is_a_page(entries):
     """Unknown kinds and lone surrogates included."""
@@ -160,7 +158,6 @@ def test_any_session_is_a_page(entries):
     assert text.encode().decode() == text
 
 
-@settings(max_examples=60)
 @given(text=messages)
 @example(text="|a|b|\n|-|-|\n|1|2|three|")
 @example(text="[hidden]: http://example.org")
@@ -174,7 +171,6 @@ def test_every_word_of_a_message_can_be_read(text):
     assert {word for word in wanted - read if word.lstrip("0") not in read} == set()
 
 
-@settings(max_examples=60)
 @given(given_document=documents)
 def test_nothing_on_a_page_turns_the_reading_direction_or_is_a_control(given_document):
     """Neither in its text nor in an attribute, and also not written as a reference."""
@@ -288,7 +284,6 @@ def test_code_is_highlighted_by_the_language_it_says_it_is_or_its_file():
     assert "<span" not in html._code("x = 1\n" * 20_000, "python")
 
 
-@settings(max_examples=60)
 @given(
     text=texts,
     hint=st.one_of(texts, st.sampled_from(["python", "html", "diff", "json", "a.rs", "x/y.tex", "bash"])),

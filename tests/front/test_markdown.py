@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -132,7 +132,6 @@ def shown_by(tokens: Iterable[Token]) -> str:
 # --- reading ------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100)
 @given(text=messages)
 @example(text="|a|b|\n|-|-|\n|1|2|3 words too many|")
 @example(text=">" * 60 + " deep")
@@ -149,7 +148,6 @@ def test_nothing_that_was_said_is_hidden(text):
         assert missing - {"amp", "x202e", "27"} <= set(), shown
 
 
-@settings(max_examples=100)
 @given(text=messages)
 def test_only_links_of_three_kinds_are_links_and_nothing_is_a_picture(text):
     """And no token is HTML."""
@@ -160,7 +158,6 @@ def test_only_links_of_three_kinds_are_links_and_nothing_is_a_picture(text):
     assert all(link.startswith(("http://", "https://", "mailto:")) for link in links)
 
 
-@settings(max_examples=100)
 @given(text=messages)
 def test_what_is_read_is_fit_to_be_seen(text):
     """Also what only becomes a character by reading, as `&#x202e;` does."""
@@ -269,7 +266,7 @@ def outline(text: str) -> tuple[list[str], list[str]]:
     return headings, [token.content for token in every if token.type in ("html_block", "html_inline")]
 
 
-@settings(max_examples=60)
+@pytest.mark.slow
 @given(given_document=documents)
 def test_every_turn_of_a_document_is_where_it_should_be(given_document):
     """No message swallows what follows it, and the only HTML is that of our own folds, each of which ends."""
@@ -283,7 +280,6 @@ def test_every_turn_of_a_document_is_where_it_should_be(given_document):
     assert len(opened) + len(closed) == len(tags)
 
 
-@settings(max_examples=60)
 @given(given_document=documents)
 def test_a_document_is_fit_to_be_seen(given_document):
     """Nothing in it is a control, turns the reading direction, or cannot be written at all."""
@@ -293,7 +289,6 @@ def test_a_document_is_fit_to_be_seen(given_document):
     assert not any(unicodedata.category(character) == "Cc" for character in text if character not in "\n\t")
 
 
-@settings(max_examples=60)
 @given(entries=sessions())
 def test_any_session_is_a_document(entries):
     """Unknown kinds and lone surrogates included, and all that was said is in it."""

@@ -108,6 +108,7 @@ def test_who_types_quickly_gets_what_they_typed(project, sessions):
     assert found.path == sessions[2].path
 
 
+@pytest.mark.slow
 def test_it_may_begin_with_a_query_in_all_projects_of_one_program(project, sessions):
     """As `-r TEXT` does where several match."""
 
@@ -167,6 +168,7 @@ def test_a_session_that_went_meanwhile_is_not_chosen(project, sessions):
     assert on_screen(partial(pick_session, str(project)), look, ENTER).path == sessions[1].path
 
 
+@pytest.mark.slow
 def test_nothing_to_choose_is_explained(project, tmp_path):
     """No sessions at all, none here, none that is like that."""
     call = partial(pick_session, str(project))
@@ -216,6 +218,7 @@ def test_whose_turn_it_is_is_shown_where_it_matters(project):
 # --- the preview ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_last_exchange_is_shown_beside_or_below(project):
     """Beside the rows where there is space for both; the user's last words, and the last answer to them."""
     talk(
@@ -247,6 +250,7 @@ def test_the_last_exchange_is_shown_beside_or_below(project):
         on_screen(partial(pick_session, str(project)), look, ESC, columns=columns, rows=rows)
 
 
+@pytest.mark.slow
 def test_a_prompt_without_an_answer_is_shown_once(project):
     """And what only called tools is shown by what it called."""
     talk(project, user_entry("list it"), tool_call_entry("bash", {"command": "ls -la"}), hours=1)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from perdure.front import render
 from perdure.front.render import Call, Command, Note, Picture, Prose, Result, Thought
@@ -282,6 +282,7 @@ def test_the_arguments_of_a_call_know_what_they_are_written_in():
     assert render.fields("half") == [render.Field("", "half", "json")]
 
 
+@pytest.mark.slow
 def test_arguments_nested_beyond_reason_are_said_to_be():
     """A stack that ends is no answer."""
     deep: object = 1
@@ -354,7 +355,6 @@ def test_any_value_in_any_member_is_read(value):
             assert render.turn(entry).speaker
 
 
-@settings(max_examples=60)
 @given(entries=sessions())
 def test_no_session_raises_and_nothing_said_is_missing(entries):
     """Every text of every message is in one of the turns."""

@@ -124,6 +124,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_delta_costs_at_most_four_times_its_bytes_and_one_block(name, monkeypatch):
     """Even where each is drawn by itself. A block is what it takes to draw all of the foot once, where there
@@ -209,6 +210,7 @@ def obeyed(written: str) -> list[str]:
     return [character for character in content if visible(f"日{character}") != f"日{character}"]
 
 
+@pytest.mark.slow
 @example(EVERY_ATTACK, 1)
 @given(HOSTILE, st.integers(1, 20))
 def test_nothing_from_a_model_a_tool_or_a_user_is_obeyed_by_the_terminal(text, size):
@@ -248,6 +250,7 @@ def test_nothing_from_a_model_a_tool_or_a_user_is_obeyed_by_the_terminal(text, s
     assert obeyed(asyncio.run(shown())) == []
 
 
+@pytest.mark.slow
 @example(EVERY_ATTACK)
 @given(HOSTILE)
 def test_what_is_given_back_to_be_edited_is_not_obeyed_by_the_terminal(text):

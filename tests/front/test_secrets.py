@@ -133,6 +133,7 @@ def test_ids_hashes_and_pictures_are_no_secrets() -> None:
     assert alarms(*lines) == []
 
 
+@pytest.mark.slow
 def test_this_repository_raises_no_alarm() -> None:
     """Megabytes of prose, code and tests. If a test does: put what it plants together at run time."""
     raised: list[tuple[Path, Secret]] = []
@@ -151,6 +152,7 @@ def test_this_repository_raises_no_alarm() -> None:
     assert raised == []
 
 
+@pytest.mark.slow
 def test_a_secret_at_the_end_of_a_huge_line_is_found() -> None:
     """A picture in a message makes a line of megabytes."""
     (found,) = alarms("", '{"data":"' + "QUJDRA1b" * 640_000 + '","text":"' + KEY + '"}')
@@ -186,6 +188,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 def test_time_is_linear_in_the_text_however_hostile() -> None:
     """Eight times the text takes about eight times as long; quadratic would be 64 times."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyte
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perdure.front import branches
@@ -286,6 +286,7 @@ def simple(number: int, parent: int) -> Entry:
     return decode(line % (number, above, number))
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_entries_are_drawn_however_deep():
     """In line and in branches of branches, without a stack; and never further than asked for."""
     line = [simple(number, number - 1) for number in range(100_000)]
@@ -298,7 +299,6 @@ def test_a_hundred_thousand_entries_are_drawn_however_deep():
     assert drawn[-1].is_head
 
 
-@settings(max_examples=60)
 @given(entries=sessions())
 def test_every_entry_that_is_no_metadata_is_drawn_once(entries):
     """But for results in line with their calls."""
@@ -339,7 +339,6 @@ class Terminal(io.StringIO):
         return True
 
 
-@settings(max_examples=60)
 @given(text=messages, columns=st.sampled_from([20, 40, 100]))
 @example(text=DEEP, columns=20)
 @example(text=DEEP, columns=100)
@@ -456,7 +455,6 @@ def test_nothing_hostile_reaches_a_terminal(view, machine):
     assert "\x1b[5m" not in written  # which we never use
 
 
-@settings(max_examples=40)
 @given(entries=sessions())
 def test_no_session_raises_or_reaches_a_pipe_unseen(entries):
     """Whatever is in it: as a conversation, as a tree, and each entry by itself."""

@@ -67,6 +67,7 @@ def test_g_5_g_6_a_signal_ends_what_has_the_terminal_and_is_heard_once(number):
     assert talking(lambda: directly(lambda: None), lambda: send(number)) == [heard]
 
 
+@pytest.mark.slow
 def test_g_6_two_that_come_while_the_loop_is_busy_are_two():
     """Who presses Ctrl+C twice leaves, however slowly that is seen; also in one long call, after which Python
     tells of both as of one."""

@@ -273,6 +273,7 @@ def test_short_code_is_one_block():
     assert blocks(text, [*text]) == [Block(text, text.rstrip(), False)]
 
 
+@pytest.mark.slow
 def test_the_head_of_a_long_table_stands_above_each_part():
     """By design it is seen more than once; all rows are there once."""
     head = "| number | square |\n|-------:|-------:|\n"
@@ -283,6 +284,7 @@ def test_the_head_of_a_long_table_stands_above_each_part():
     assert [row for row in rows if row and row[0].isdigit()] == [[str(n), str(n * n)] for n in range(800)]
 
 
+@pytest.mark.slow
 def test_long_quotes_code_and_text_look_as_the_whole_does():
     """Where there are line ends to cut at."""
     for mark, line in [("> ", "quoted *line*"), ("    ", "code"), ("", "some *words* of text")]:
@@ -292,6 +294,7 @@ def test_long_quotes_code_and_text_look_as_the_whole_does():
         assert laid_out(finished) == LAYOUT.lines(text)
 
 
+@pytest.mark.slow
 def test_what_goes_on_inside_an_item_is_no_code():
     """By design it stands at the left: Markdown has no way to go on with an item that was begun elsewhere."""
     text = "- top\n" + "".join(f"  - inner *{number}*\n    - innermost\n" for number in range(300))
@@ -353,6 +356,7 @@ def work(text: str, size: int) -> int:
     return done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("start", "unit"),
     [

@@ -1,5 +1,6 @@
 """An entry's line and its preview: as wide as there is space, and nothing in them that is not seen."""
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from prompt_toolkit.utils import get_cwidth
@@ -101,6 +102,7 @@ def test_a_preview_says_who_when_and_what_was_called():
     assert [plain(line) for line in tree_lines.preview([ran], {}, 80, 9)][1:] == ["$ ls", "a.py"]
 
 
+@pytest.mark.slow
 def test_of_a_long_text_only_the_beginning_is_looked_at():
     """Thirty million letters cost no more than a page of them."""
     shown = list(tree_lines.preview([assistant_entry("x " * 15_000_000)], {}, 40, 5))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.errors import NotSaved, PerdureError
@@ -90,6 +90,7 @@ def test_the_branches_are_drawn_with_who_said_what_and_where_one_is(tmp_path):
     assert at_tree(session_of(tmp_path, [ask, look, regex, tokenizer]), look_at, ESC) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (119, 24), (120, 24), (200, 60), (80, 10)], ids=str)
 def test_what_is_highlighted_is_previewed_where_there_is_space(columns, rows, tmp_path):
     """Beside the branches or below them; with what tools answered. And the keys are always named."""
@@ -117,6 +118,7 @@ def test_a_session_in_which_nothing_was_said_says_so(tmp_path):
     assert at_tree(session_of(tmp_path, []), look_at, keys, "/x", ENTER, "q") is None
 
 
+@pytest.mark.slow
 def test_without_colours_none_reaches_the_terminal(talked):
     """What is highlighted is seen all the same."""
 
@@ -134,6 +136,7 @@ def test_without_colours_none_reaches_the_terminal(talked):
 # --- what is chosen -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_to_choose_where_one_is_is_to_leave(talked):
     """The cursor starts there. Enter, Esc, q and Ctrl+C then say the same."""
     for key in (ENTER, "\n", ESC, "q", CTRL_C):
@@ -149,6 +152,7 @@ def test_a_terminal_that_goes_away_is_left(talked):
     assert at_tree(talked, UP, hang_up) is None
 
 
+@pytest.mark.slow
 def test_a_users_message_is_chosen_to_be_said_differently(talked):
     """One goes before it, and gets its words back."""
     ask, _, _, answer, regex, *_ = talked.entries
@@ -169,6 +173,7 @@ def test_behind_anything_else_one_goes_on(talked):
     assert at_tree(talked, UP, UP, "f") == Fork(answer.id)
 
 
+@pytest.mark.slow
 def test_behind_a_call_one_goes_on_behind_its_results(tmp_path):
     """A call without them counts as interrupted; which it is where only one of several branches has them."""
     entries = called()
@@ -200,7 +205,6 @@ def test_what_was_noted_between_messages_is_in_nobodys_way(tmp_path):
     assert at_tree(session, look_at, ENTER) is None
 
 
-@settings(max_examples=50)
 @given(entries=sessions(), data=st.data())
 def test_whatever_is_chosen_the_session_can_go_there_and_is_there_then(entries, data):
     """Any row of any session, from anywhere; and only for a user's words does one go before them."""
@@ -234,6 +238,7 @@ def test_looking_writes_nothing(talked):
 # --- getting about ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_keys_go_by_lines_pages_and_branches(tmp_path):
     """And never beyond the first or the last one."""
     trunk = turns(40)
@@ -256,6 +261,7 @@ def test_keys_go_by_lines_pages_and_branches(tmp_path):
     assert at_tree(session, *steps, "q", rows=24) is None
 
 
+@pytest.mark.slow
 def test_a_search_goes_to_what_was_said_while_it_is_typed(tmp_path):
     """In any part of a text, without regard to case, also in calls and labels; n and N go on, and around."""
     entries = chained(
@@ -285,6 +291,7 @@ def test_a_search_goes_to_what_was_said_while_it_is_typed(tmp_path):
     assert at_tree(session, search, ENTER) == Move(entries[1].id)
 
 
+@pytest.mark.slow
 def test_a_search_that_is_given_up_leads_back(talked):
     """Esc ends it, and another one leaves."""
 
@@ -313,6 +320,7 @@ def labelling(tmp_path):
         yield session, label
 
 
+@pytest.mark.slow
 def test_a_label_is_kept_and_drawn_and_taken_away(labelling):
     """It begins with the one there is, and the place of the conversation stays."""
     session, label = labelling

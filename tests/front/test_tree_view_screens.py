@@ -12,7 +12,7 @@ from pathlib import Path
 import pexpect
 import pyte
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.front import branches
@@ -23,6 +23,7 @@ from perdure.testing import user_entry
 from perdure.testing.corpus import record
 from perdure.testing.writing import child
 from tests import processes
+from tests.effort import FEW
 from tests.front.test_show import hostile, left_and_here
 from tests.front.test_tree_view import session_of
 from tests.front.tree_screen import (
@@ -59,7 +60,7 @@ def only_visible(screen: Screen) -> None:
     assert visible(rest) == rest
 
 
-@settings(max_examples=15)
+@FEW
 @given(entries=sessions(most=30), columns=st.sampled_from([20, 80, 130]))
 def test_nothing_but_visible_text_reaches_the_screen(entries, columns):
     """Whatever a session holds, in its rows and previews."""
@@ -74,6 +75,7 @@ def test_nothing_but_visible_text_reaches_the_screen(entries, columns):
         at_tree(session_of(folder, entries), look_at, CTRL_C, columns=columns)
 
 
+@pytest.mark.slow
 def test_nothing_hostile_is_obeyed_also_in_what_is_pasted(tmp_path):
     """As a text, a name, a label; and it is shown as what it is."""
     evil = "\x1b]0;owned\x07 \x9b31m \u202e \ud800"
@@ -116,6 +118,7 @@ def long(count: int) -> list[Entry]:
     return [decode(line) for line in lines]
 
 
+@pytest.mark.slow
 def test_of_many_entries_only_those_on_the_screen_are_read_and_keys_are_answered_in_a_search(
     tmp_path, monkeypatch
 ):
@@ -149,6 +152,7 @@ def test_of_many_entries_only_those_on_the_screen_are_read_and_keys_are_answered
     assert at_tree(session, look_at, ENTER, ENTER) == Move("499", "question 500")
 
 
+@pytest.mark.slow
 def test_branches_of_branches_stay_within_the_screen(tmp_path):
     """However deep they are, and however narrow it is; what is highlighted is always seen."""
     trunk: list[Entry] = []

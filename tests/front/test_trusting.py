@@ -133,6 +133,7 @@ def test_g_10_a_yes_is_asked_for_once_with_all_that_it_allows(offering, monkeypa
     assert offering.ask("n\n") == (True, "")
 
 
+@pytest.mark.slow
 def test_g_10_what_is_asked_is_folded_between_words(place):
     """However long the folder's name is: its own words are whole, and so is what can be answered."""
     for length in range(1, 90):

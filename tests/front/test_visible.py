@@ -41,6 +41,7 @@ def test_what_writing_needs_stays(text):
     assert visible(text) == text
 
 
+@pytest.mark.slow
 def test_every_character_is_drawn_or_spelled_out():
     """Each of Unicode's, alone: the forbidden ones, and whatever needs another before it, as an escape."""
     for code in (*range(0x20000), *range(0xE0000, 0xE2000)):  # between them are only ideographs, or nothing
@@ -97,6 +98,7 @@ def test_width_is_what_a_terminal_needs(text, columns):
     assert width(f"{text}|{text}") == 2 * columns + 1
 
 
+@pytest.mark.slow
 def test_what_is_measured_without_wcwidth_is_measured_alike():
     """Every character of the first two planes takes the columns that wcwidth says."""
     for code in range(0x20000):

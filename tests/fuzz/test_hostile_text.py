@@ -73,6 +73,7 @@ class Terminal:
 # --- text by text ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_nothing_a_terminal_obeys_or_hides_is_left_in_any_text(strings):
     """Only what is drawn, joins what is drawn, or is white space; and nothing was left out for it: the text
     can be had back from what is shown. Showing that once more changes nothing."""
@@ -112,6 +113,7 @@ def test_text_fits_its_columns_and_is_cut_between_characters(strings):
             assert pad(text, columns, right=True) == blanks + cut, (SEED, text, columns)
 
 
+@pytest.mark.slow
 def test_text_reaches_a_terminal_as_it_was_made_visible(strings):
     """`Output.line` and `Output.note` write every text visibly, and add nothing."""
     terminal = Terminal()
@@ -189,6 +191,7 @@ def is_untouched(screen: pyte.Screen) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_a_terminal_only_draws_what_it_is_sent(strings):
     """An emulated terminal, fed with them as they are, is moved, coloured and renamed; as they are shown, it
     draws characters from left to right and does nothing else."""
@@ -202,6 +205,7 @@ def test_a_terminal_only_draws_what_it_is_sent(strings):
     assert obeyed > 100
 
 
+@pytest.mark.slow
 def test_colours_are_ours_alone(strings):
     """Text in a coloured part of a line has that colour, whatever it says, and none after it has it."""
     for text in strings[:300]:

@@ -213,6 +213,7 @@ def test_sol_12_a_hostile_answer_takes_steps_in_proportion_to_its_length(made):
     assert steps[1] < 2.2 * steps[0] + 100
 
 
+@pytest.mark.slow
 def test_sol_12_a_megabyte_of_unclosed_marks_has_no_decision():
     """Nor anything else that goes on for ever."""
     assert [marked(HOSTILE[name](2**20)) for name in ("marks", "deep quotes")] == [[], []]

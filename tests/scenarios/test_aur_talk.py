@@ -512,6 +512,7 @@ def long_answer(aur, wire_server, tokens: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_aur_16_the_user_is_warned_at_80_and_90_percent_and_told_when_the_middle_is_left_out(
     aur, wire_server
 ):

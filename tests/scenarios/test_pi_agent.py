@@ -451,6 +451,7 @@ async def test_keys_are_in_no_session_and_in_no_commands_environment(project, mo
     assert not any(b"canary" in path.read_bytes() for path in files)
 
 
+@pytest.mark.slow
 async def test_a_5000_message_session_resumes_by_what_is_sent(project):
     """Of a compacted session nothing older than the kept messages is read into memory."""
     import tracemalloc

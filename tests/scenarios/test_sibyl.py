@@ -337,6 +337,7 @@ def test_sib_08_a_broken_session_is_listed_with_its_problem(tmp_path):
     assert "session.lisp line 1" in str(problems["session-A"])
 
 
+@pytest.mark.slow
 def test_sib_08_a_hundred_broken_sessions_of_a_thousand_hide_no_other(tmp_path, monkeypatch):
     """900 are listed, and 100 with what is wrong with them. A second listing reads none of them again."""
     save_session(ID, conversation(), directory=tmp_path)

@@ -69,6 +69,7 @@ def test_sib_18_the_signals_of_a_program_are_its_own_again_after_a_talk(typed, c
             signal.signal(number, handler)
 
 
+@pytest.mark.slow
 def test_sib_18_in_an_event_loop_it_is_refused(home):
     """And nothing was begun that nobody awaits."""
 

@@ -36,6 +36,7 @@ def listed(soleur) -> list[dict[str, object]]:
 # --- made again -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_sol_12_what_was_taken_out_of_the_ledger_can_be_decided_again_by_hand(soleur, wire_server, ledger):
     """It is recorded, filed and in force; and lists have its time, source and session, not the first's."""
     soleur.answers(wire_server, "[DECISION: Only in Europe.] Why?", "Hm.")
@@ -104,6 +105,7 @@ def miss(soleur, ledger, monkeypatch):
     return decide
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ledger_says", [None, [], ["By hand."]], ids=["gone", "empty", "there"])
 def test_sol_12_what_did_not_come_into_the_ledger_comes_there_from_the_next_session_of_the_project(
     soleur, wire_server, ledger, ledger_says, miss

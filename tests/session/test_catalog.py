@@ -193,6 +193,7 @@ def test_a_line_that_is_glued_to_the_last_one_is_damage_however_it_is_read(layou
     assert "saved from it" in (row.problem or "")
 
 
+@pytest.mark.slow
 def test_a_change_far_from_the_end_of_a_large_session_is_not_missed(home):
     """In place and of the same length, with more behind it."""
     long = [
@@ -268,6 +269,7 @@ BROKEN: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BROKEN)
 def test_a_broken_session_is_listed_with_its_reason_and_hides_no_other(kind, workspace, home):
     """In every layout."""

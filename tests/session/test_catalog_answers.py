@@ -11,7 +11,7 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.session import catalog as catalog_module
@@ -188,6 +188,7 @@ def test_of_equal_hits_one_is_the_best_however_they_were_read(home):
         listed(text="same")
 
 
+@pytest.mark.slow
 def test_entries_without_a_time_cost_no_more_than_others(home):
     """Thousands of them are of the same moment."""
     took = []
@@ -226,7 +227,6 @@ def test_progress_is_told_up_to_the_end(workspace):
 ids = st.lists(st.text("ab1", min_size=6, max_size=11), min_size=1, max_size=12, unique=True)
 
 
-@settings(max_examples=25)
 @given(names=ids)
 def test_a_short_id_is_the_beginning_of_one_session_alone(tmp_path_factory, names):
     """And not too short to be recognised."""

@@ -363,6 +363,7 @@ def test_a_session_that_goes_while_it_is_read_is_not_there(home, monkeypatch):
     assert [(row.id, row.problem) for row in listed()] == [("other", None)]
 
 
+@pytest.mark.slow
 def test_an_answer_is_of_one_moment(workspace):
     """Though another process changes everything between any two steps of it."""
     refs = {layout: made(layout, "good") for layout in ("pi", "cortext")}

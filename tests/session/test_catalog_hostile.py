@@ -165,6 +165,7 @@ def test_one_that_goes_while_it_is_read_is_not_listed(around, monkeypatch):
     assert [row.id for row in rows] == ["before"]
 
 
+@pytest.mark.slow
 def test_a_thousand_workspaces_are_no_obstacle(home, tmp_path, monkeypatch):
     """And the catalog is not thrown away for them."""
     monkeypatch.chdir(tmp_path)

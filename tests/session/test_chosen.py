@@ -14,7 +14,7 @@ from perdure.session.stores.memory import MemoryStore
 from perdure.session.stores.pi_jsonl import PiStore
 from tests.compacted import compacted_sessions
 
-on_disk = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+on_disk = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 CHOICES: list[Body] = [ModelChange("openai", "gpt"), ThinkingLevelChange("high")]
 
 
@@ -57,6 +57,7 @@ def test_the_search_ends_where_both_are_known(store):
         assert session.chosen() == context.Chosen(("openai", "gpt"), "high", 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choices", [CHOICES, []])
 def test_what_is_passed_over_is_not_kept_and_where_they_stand_near_not_read(tmp_path, monkeypatch, choices):
     """20 MB that are sent to a model, every word of them."""

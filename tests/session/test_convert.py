@@ -7,7 +7,7 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.session import ids, lifecycle, tree
@@ -73,7 +73,6 @@ def test_r21_every_kind_and_every_hostile_value_goes_there_and_back(first, secon
     assert not dropped
 
 
-@settings(max_examples=60)
 @given(entries=sessions(), pair=st.sampled_from(PAIRS))
 def test_r21_any_session_goes_there_and_back(entries, pair):
     """Branches, labels, tool calls and unknown records included."""
@@ -97,7 +96,6 @@ def without_blanks(entry: Entry) -> bytes:
     return canonical(said)
 
 
-@settings(max_examples=60)
 @given(entries=sessions(), first=st.sampled_from(WITHOUT_DROPS))
 def test_r21_to_sibyl_and_back_only_what_sibyl_forbids_is_missing(entries, first):
     """What it keeps comes back as it was; going again drops nothing more."""

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.errors import Held
@@ -13,6 +13,7 @@ from perdure.session import doctor
 from perdure.session.entry import meaning
 from perdure.session.stores import Found, Header, Store
 from perdure.testing.writing import save, turns
+from tests.effort import FEW
 from tests.generated import sessions
 from tests.layouts import ALL, GOLDEN, store_of, tree_of
 
@@ -78,7 +79,7 @@ DAMAGES = ["cut", "a hole of NULs", "noise", "a part twice", "a part missing", "
 
 
 @pytest.mark.parametrize("layout", ALL)
-@settings(max_examples=settings().max_examples // 3)
+@FEW
 @given(entries=sessions(), how=st.sampled_from(DAMAGES), at=st.floats(0, 1))
 def test_r22_a_repair_keeps_what_can_be_read_and_destroys_nothing(layout, entries, how, at):
     """Whatever the damage: the promise, the repair and the original bytes; and repairing twice is as once."""

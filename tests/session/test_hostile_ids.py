@@ -143,6 +143,7 @@ def world(folder):
 # --- ids --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_hostile_id_is_refused_or_not_found(world, seed):
     """Loading, saving and deleting it raises an error a user can read, and changes nothing anywhere."""
     before = contents(world)
@@ -164,6 +165,7 @@ def test_a_hostile_id_is_refused_or_not_found(world, seed):
     assert answers.total() > 2.9 * IDS
 
 
+@pytest.mark.slow
 def test_a_hostile_id_is_never_created(world, seed):
     """What is no plain name is refused; what is one makes one file, in the store."""
     outside = {name: data for name, data in contents(world).items() if not name.startswith("store")}

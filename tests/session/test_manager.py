@@ -93,6 +93,7 @@ def test_a_session_whose_name_begins_with_anothers_is_not_deleted_with_it(manage
     assert sorted(os.listdir(tmp_path / "trash" / "notes")) == ["notes.jsonl", "notes.jsonl.v1", "trash.json"]
 
 
+@pytest.mark.slow
 def test_listing_makes_no_session_look_active(manager):
     """Asking who holds a lock takes it from nobody, and is seen by nobody."""
     ids = [manager.create_session() for _ in range(10)]
@@ -141,6 +142,7 @@ def test_a_project_with_a_very_long_path_has_sessions_too(home):
     assert len(list((home / "sessions").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_many_entries_of_one_id_cost_no_hours(manager, tmp_path):
     """A hostile file: each is kept under a name of its own, and a listing still comes back."""
     line = b'{"type":"message","id":"x","parentId":null,"message":{"role":"user","content":"%d"}}\n'

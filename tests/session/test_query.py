@@ -180,6 +180,7 @@ def test_what_is_typed_is_a_word_and_no_operator(query):
         assert not is_found(query, rest), word
 
 
+@pytest.mark.slow
 def test_a_query_may_be_as_long_as_a_page():
     """Somebody pastes what they look for."""
     page = " ".join(f"w{number}" for number in range(5000))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.errors import Ambiguous, NotFound, UsageError
@@ -152,7 +152,6 @@ def planted(sessions: set[tuple[str, str]]) -> Iterator[list[Home]]:
         yield homes
 
 
-@settings(max_examples=60)
 @given(
     sessions=st.sets(st.tuples(st.sampled_from(list(FILES)), LETTERS), min_size=1, max_size=8),
     text=st.one_of(LETTERS, st.builds("{}:{}".format, st.sampled_from(list(FILES)), LETTERS), st.just("")),
@@ -177,7 +176,6 @@ def test_g_4_a_beginning_finds_the_one_that_has_it(sessions, text):
         assert set(caught.value.nearest) <= set(names)
 
 
-@settings(max_examples=30)
 @given(sessions=st.sets(st.tuples(st.sampled_from(list(FILES)), LETTERS), min_size=1, max_size=8))
 def test_g_4_what_is_listed_is_found_by_its_whole_name(sessions):
     """Every session there is, whatever the others are called."""

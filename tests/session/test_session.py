@@ -33,7 +33,7 @@ from perdure.session.stores.pi_jsonl import PiStore
 from tests.compacted import compacted_sessions
 from tests.generated import sessions
 
-on_disk = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+on_disk = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def said(text: str) -> Message:
@@ -213,6 +213,7 @@ class TestOnDisk:
             session.append(said("next"))
         assert sum(map(len, read)) < 600_000 < long.size / 5
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("settings", [[ModelChange("openai", "gpt"), ThinkingLevelChange("high")], []])
     def test_resuming_a_compacted_session_takes_memory_for_what_is_sent(self, store, settings, monkeypatch):
         """5,000 messages, 50 MB: neither kept nor, where the settings stand beside the compaction, read."""

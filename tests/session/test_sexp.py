@@ -378,6 +378,7 @@ def test_sib_04_chains_of_pairs_are_bounded_the_same_in_reading_and_printing():
         dumps(Pair(1, value))
 
 
+@pytest.mark.slow
 def test_sib_04_chains_in_chains_do_not_end_the_process():
     """Very many pairs in each other are within both bounds; what Python does to them is an error at most."""
     text = "2"
@@ -404,6 +405,7 @@ def test_sib_04_a_list_that_holds_itself_is_not_printed():
 MILLION = 1_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bomb", "offset"),
     [
@@ -430,6 +432,7 @@ def test_sib_04_a_bomb_is_refused_in_time_that_grows_with_its_size(bomb, offset)
     assert time.process_time() - start < 10
 
 
+@pytest.mark.slow
 def test_sib_04_a_file_of_longest_numbers_is_read_in_bounded_time():
     """A number costs the square of its digits, which is why they are bounded."""
     numbers = [10 ** (LONGEST_NUMBER - 1) + n for n in range(100)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.errors import Ambiguous, Conflict, NotFound, NotSaved, PerdureError, UsageError
@@ -284,6 +284,7 @@ BAD_NOTES: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("note", BAD_NOTES)
 def test_a_note_that_names_no_place_in_the_store_restores_nothing(world, tmp_path, note):
     """It is listed all the same, and nothing is touched."""
@@ -524,6 +525,7 @@ def each_step(tmp_path: Path, prepare: Callable[[World], None], act: Callable[[W
             return
 
 
+@pytest.mark.slow
 def test_a_delete_that_crashes_at_any_step_loses_nothing_and_can_be_done_again(tmp_path, disks):
     """Each file is whole in its place or in the trash; the next delete puts all of it into one folder."""
 
@@ -553,6 +555,7 @@ def test_a_delete_that_crashes_at_any_step_loses_nothing_and_can_be_done_again(t
         assert world.folders() == []
 
 
+@pytest.mark.slow
 def test_a_restore_that_crashes_at_any_step_loses_nothing_and_can_be_done_again(tmp_path, disks):
     """The session itself is back only when all of it is, and its id is not in its own way."""
 
@@ -580,6 +583,7 @@ def is_there_alone(world: World) -> bool:
     return (world.root / NAMES[-1]).exists() and not (world.trash / "s1" / "s1").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", ["delete", "restore"])
 def test_a_call_that_fails_at_any_step_moves_everything_or_nothing(tmp_path, disks, act):
     """A disk that reports an error once: the session is where it was, unless the call succeeded after all."""
@@ -807,7 +811,6 @@ def trashes(draw: st.DrawFn) -> tuple[list[Kept], datetime]:
     return draw(st.lists(dated, max_size=6)), now
 
 
-@settings(max_examples=max(100, settings.default.max_examples if settings.default else 0))
 @given(trashes())
 def test_r17_exactly_what_says_it_is_older_than_thirty_days_is_deleted_for_good(case):
     """Whatever the clock, the stamps and the times of the files; the rest is there, and can be restored."""

@@ -109,6 +109,7 @@ class DeletesUnderUs(MemoryStore):
         del self._sessions[ref.id]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("store", "clause"),
     [

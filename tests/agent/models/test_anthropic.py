@@ -14,10 +14,10 @@ from perdure.agent.models.anthropic import AnthropicMessages
 from perdure.agent.models.history import json_text
 from perdure.session.context import INTERRUPTED
 from perdure.session.entry import Assistant, Block, Image, Text, Thinking, ToolCall, ToolResult, User
-from tests.agent.examples import FEW
 from tests.agent.models.asking import BASH, KEY, claude, said_by
 from tests.agent.models.histories import PIXEL, histories
 from tests.agent.models.schemas import accepts
+from tests.effort import FEW
 
 pytestmark = pytest.mark.xdist_group("anthropic")  # whose SDK is slow to load
 
@@ -49,6 +49,7 @@ def unmarked(body: Any) -> list[Any]:
 # --- what is sent -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.data())
 @FEW
 def test_any_history_is_a_request_that_anthropic_takes(data):

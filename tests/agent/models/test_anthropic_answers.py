@@ -15,9 +15,9 @@ from perdure.agent.models.anthropic import AnthropicMessages
 from perdure.agent.models.history import json_text
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
 from perdure.session.entry import Text, Thinking, ToolCall, ToolResult, User
-from tests.agent.examples import FEW
 from tests.agent.models.asking import BASH, KEY, ask, claude, read, said_by
 from tests.agent.models.wire_server import WireServer, events
+from tests.effort import FEW
 
 pytestmark = pytest.mark.xdist_group("anthropic")  # whose SDK is slow to load
 
@@ -143,6 +143,7 @@ def test_an_answer_is_read_as_anthropics_own_sdk_reads_it(wire_server: WireServe
     )
 
 
+@pytest.mark.slow
 def test_where_the_bytes_are_cut_does_not_matter():
     """At every offset, inside characters too."""
     whole = sse(*SAID)

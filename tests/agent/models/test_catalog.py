@@ -31,6 +31,7 @@ def make(tmp_path, monkeypatch):
     return make
 
 
+@pytest.mark.slow
 def test_the_shipped_list_is_what_the_script_makes(make):
     """Byte for byte, of the day that it names: run `make models` when a package is raised."""
     shipped = Path(FILE).read_bytes()
@@ -94,6 +95,7 @@ def test_limits_and_prices_are_the_packages_own(provider, id):
     assert float(charged.output_price) == pytest.approx(model.cost.output / 1000)
 
 
+@pytest.mark.slow
 def test_a_price_of_another_day_is_another_price(make):
     """One that is announced is not charged before its day."""
     later = json.loads(make("--on", "2036-01-01"))

@@ -13,10 +13,10 @@ from perdure.agent.models import THINKING_LEVELS, Model, Request, Sent, ToolSpec
 from perdure.agent.models.google import GoogleGenerativeAI
 from perdure.agent.models.history import json_text
 from perdure.session.entry import Assistant, Block, Image, Text, Thinking, ToolCall, ToolResult, User
-from tests.agent.examples import FEW
 from tests.agent.models.asking import BASH, KEY, gemini, said_by
 from tests.agent.models.histories import PIXEL, histories
 from tests.agent.models.schemas import accepts
+from tests.effort import FEW
 
 pytestmark = pytest.mark.xdist_group("google")  # whose SDK is slow to load
 
@@ -38,6 +38,7 @@ def parts_of(body: Any) -> list[Any]:
 # --- what is sent -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.data())
 @FEW
 def test_any_history_is_a_request_that_google_takes(data):

@@ -15,9 +15,9 @@ from perdure.agent.models.google import GoogleGenerativeAI
 from perdure.agent.models.history import json_text
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
 from perdure.session.entry import Assistant, Text, Thinking, ToolCall, ToolResult, User
-from tests.agent.examples import FEW
 from tests.agent.models.asking import BASH, KEY, ask, gemini, read, said_by
 from tests.agent.models.wire_server import WireServer, events
+from tests.effort import FEW
 
 pytestmark = pytest.mark.xdist_group("google")  # whose SDK is slow to load
 
@@ -72,6 +72,7 @@ def is_what_was_said(message: Assistant) -> bool:
     ]
 
 
+@pytest.mark.slow
 def test_an_answer_is_read_as_googles_own_sdk_reads_it(wire_server: WireServer):
     """The same bytes for both: the same thoughts, words, calls and figures. And the SDK sends the same."""
     from google import genai
@@ -122,6 +123,7 @@ def test_an_answer_is_read_as_googles_own_sdk_reads_it(wire_server: WireServer):
     assert said[-1].usage_metadata.total_token_count == answer.end.usage.total
 
 
+@pytest.mark.slow
 def test_where_the_bytes_are_cut_does_not_matter():
     """At every offset, inside characters too."""
     whole = sse(*SAID)

@@ -232,6 +232,7 @@ async def test_cancelling_closes_the_connection(wire_server, parts):
     assert await asyncio.to_thread(wire_server.gone.wait, 5)
 
 
+@pytest.mark.slow
 async def test_closing_a_stream_closes_its_connection(wire_server):
     """Before `aclose` returns; the client itself stays usable."""
     wire_server.script(events(b"data: a\n\n", HANG), events(b"data: b\n\n", b"data: end\n\n"))

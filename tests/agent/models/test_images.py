@@ -33,6 +33,7 @@ def sizes_sent(body: Any) -> list[int]:
     return [size for part in parts for size in sizes_sent(part)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", LIMITS)
 def test_an_image_is_sent_up_to_the_servers_limit_and_else_a_word(api):
     """Said by the user or by a tool; were it sent, every later request of the session would be refused."""

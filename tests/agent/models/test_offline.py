@@ -24,8 +24,8 @@ from perdure.agent.tools import AgentToolResult
 from perdure.session.context import INTERRUPTED
 from perdure.session.entry import Assistant, Text, ToolResult, User, text_of
 from perdure.session.record import dumps
-from tests.agent.examples import FEW
 from tests.agent.models.offline_talk import MODEL, TOOLS, answer, calls, folder, places, said, talk
+from tests.effort import FEW
 
 pytestmark = pytest.mark.process
 

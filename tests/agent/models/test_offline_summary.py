@@ -11,8 +11,8 @@ from perdure.agent.models.offline import WHAT_IT_IS, WITHOUT_TOOLS, Offline
 from perdure.agent.models.offline.summary import SECTIONS, Said, requested, summary
 from perdure.agent.transcript import render
 from perdure.session.entry import Assistant, Text, User
-from tests.agent.examples import FEW
 from tests.agent.models.offline_talk import folder, said, talk
+from tests.effort import FEW
 
 TALK = """\
 <conversation>
@@ -131,6 +131,7 @@ def test_a_summary_is_bounded_complete_and_the_same_again(said, previous):
     assert all(f"## {name}" in text for name in SECTIONS)
 
 
+@pytest.mark.slow
 def test_a_long_conversation_is_summarised_in_six_kilobytes():
     """Also when it is summarised again and again."""
     rules = " ".join(f"Rule {n}: you must never do {n} without asking first." for n in range(60))

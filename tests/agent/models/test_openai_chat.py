@@ -17,11 +17,11 @@ from perdure.agent.models.openai_chat import OpenAIChat
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
 from perdure.session.context import INTERRUPTED
 from perdure.session.entry import Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
-from tests.agent.examples import FEW
 from tests.agent.models.asking import BASH, KEY, Answer, ask, read
 from tests.agent.models.histories import PIXEL, histories
 from tests.agent.models.schemas import accepts
 from tests.agent.models.wire_server import WireServer, events
+from tests.effort import FEW
 
 pytestmark = pytest.mark.xdist_group("openai")  # whose SDK is slow to load
 
@@ -57,6 +57,7 @@ def messages_of(model: Model, *messages: Sent, **fields: Any) -> list[Any]:
 # --- what is sent -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.data())
 @FEW
 def test_any_history_is_a_request_that_servers_take(data):
@@ -322,6 +323,7 @@ def test_an_answer_is_the_same_wherever_it_is_cut():
         assert end == Finished("toolUse", Usage(40, 20, 60))
 
 
+@pytest.mark.slow
 def test_an_answer_is_read_as_openais_own_sdk_reads_it(wire_server: WireServer):
     """The same bytes from the same server, cut inside a character."""
     from openai import OpenAI

@@ -14,11 +14,11 @@ from perdure.agent.models.history import json_text
 from perdure.agent.models.openai_responses import OpenAIResponses
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
 from perdure.session.entry import Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
-from tests.agent.examples import FEW
 from tests.agent.models.asking import BASH, KEY, Answer, ask, read
 from tests.agent.models.histories import PIXEL, histories
 from tests.agent.models.schemas import accepts
 from tests.agent.models.wire_server import WireServer, events
+from tests.effort import FEW
 
 pytestmark = pytest.mark.xdist_group("openai")  # whose SDK is slow to load
 
@@ -53,6 +53,7 @@ CALLED = ToolCall("call_1|fc_1", "bash", {"command": "ls"})
 RESULT = ToolResult("call_1|fc_1", "bash", "a")
 
 
+@pytest.mark.slow
 @given(st.data())
 @FEW
 def test_any_history_is_a_request_that_openai_takes(data):
@@ -301,6 +302,7 @@ def answered(*told: Any) -> Answer:
     return read(MODEL, PROTOCOL.reader(MODEL), stream(*told))
 
 
+@pytest.mark.slow
 def test_an_answer_is_the_same_wherever_it_is_cut():
     """Also inside a character."""
     for at in [at for at, byte in enumerate(ANSWER) if byte > 127 or at % 11 == 0]:
@@ -309,6 +311,7 @@ def test_an_answer_is_the_same_wherever_it_is_cut():
         assert end == Finished("toolUse", Usage(30, 20, 60, 10))
 
 
+@pytest.mark.slow
 def test_an_answer_is_read_as_openais_own_sdk_reads_it(wire_server: WireServer):
     """The same bytes from the same server, cut inside a character."""
     from openai import OpenAI

@@ -13,7 +13,7 @@ from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.models.registry_addresses import address, ollama_address
 from perdure.agent.settings import CustomModel, Settings
 from perdure.errors import ModelError, PerdureError
-from tests.agent.examples import FEW
+from tests.effort import FEW
 
 LOCAL = "http://127.0.0.1:8080/v1"
 

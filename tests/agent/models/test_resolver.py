@@ -9,7 +9,7 @@ from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.models.resolver import ModelResolver, wanted
 from perdure.agent.settings import CustomModel, Settings
 from perdure.errors import ModelError
-from tests.agent.examples import FEW
+from tests.effort import FEW
 
 LOCAL = "http://127.0.0.1:8080/v1"
 PLAIN = ModelResolver(ModelRegistry(Settings(), home="/nonexistent", environment={}))

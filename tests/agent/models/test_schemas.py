@@ -78,6 +78,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("why", REFUSED)
 def test_what_is_wrong_is_found(why):
     """By the types, or by the rules that they do not tell."""

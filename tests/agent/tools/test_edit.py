@@ -170,6 +170,7 @@ def test_pi_10_a_change_by_another_is_not_lost(tmp_path, refused, monkeypatch):
     assert (tmp_path / "f").read_text() == "theirs"
 
 
+@pytest.mark.slow
 def test_pi_10_looking_for_the_nearest_takes_no_longer_than_is_useful():
     """Also in a big file of lines that are all a little alike."""
     data = b"".join(b"    value_%d = compute(%d, some=thing)\n" % (n, n * 7) for n in range(100_000))

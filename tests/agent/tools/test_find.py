@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from perdure.agent.tools import ToolContext, checked, ripgrep, walk
 from perdure.agent.tools.find import FIND
 from perdure.agent.tools.walk import Glob
-from tests.agent.examples import FEW
 from tests.agent.tools.rg_programs import needs_rg
+from tests.effort import FEW
 from tests.needs import needs_tool
 
 pytestmark = pytest.mark.process

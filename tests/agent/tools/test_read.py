@@ -18,7 +18,7 @@ from perdure.agent.tools.output import BYTES, LINES
 from perdure.agent.tools.read import LARGEST_IMAGE, READ
 from perdure.agent.tools.workspace import Place, refusal
 from perdure.session.entry import Image
-from tests.agent.examples import FEW
+from tests.effort import FEW
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\2\0\0\0"
 

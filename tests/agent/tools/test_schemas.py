@@ -13,7 +13,7 @@ from msgspec import Struct
 from perdure.agent.models import UNPARSED
 from perdure.agent.tools import BUILT_IN, BadArguments, Tool, checked
 from perdure.registry import load
-from tests.agent.examples import FEW
+from tests.effort import FEW
 
 TOOLS: dict[str, Tool] = {name: load(spec) for name, spec in BUILT_IN.items()}
 

@@ -108,6 +108,7 @@ def test_a_document_that_cannot_be_mended_is_named_with_the_session_that_holds_w
     assert full.run("doctor").code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ALL)
 def test_every_golden_damage_is_told_and_hides_no_other(layout, machine):
     """In one pass over all of them; what a repair leaves is told too, and a second repair does nothing."""

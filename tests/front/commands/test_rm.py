@@ -89,6 +89,7 @@ def test_g_4_an_ambiguous_name_deletes_nothing(machine):
     assert machine.files() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ALL)
 def test_a_held_session_stays_and_the_others_go(layout, full):
     """It is told with the process that has it and when it can be deleted, and the exit code is 4."""

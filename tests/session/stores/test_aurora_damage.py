@@ -100,6 +100,7 @@ def test_a_damaged_file_looks_the_same_from_its_end(tmp_path, name):
     assert {each.line for each in problems} - {1} == {each.line for each in page.problems} - {1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TOLD)
 def test_one_goes_on_in_a_damaged_file(tmp_path, name):
     """What was shown before is shown with the new turn behind it, and not one old byte changes."""
@@ -286,6 +287,7 @@ def test_a_whole_record_before_noise_is_saved(tmp_path, noise):
         assert [problem.line for problem in page.problems] == [3]
 
 
+@pytest.mark.slow
 def test_a_line_torn_at_any_byte_invents_no_entry(tmp_path):
     """Also where it holds what looks like a turn, and is torn right behind that."""
     inner = turn("m9", None, "never said")
@@ -383,6 +385,7 @@ def test_every_complete_turn_of_a_file_cut_anywhere_is_read(folder, path):
         assert [problem.line for problem in page.problems] == torn, size
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
 def test_the_append_after_a_cut_is_clean(folder, path):
@@ -400,6 +403,7 @@ def test_the_append_after_a_cut_is_clean(folder, path):
         assert [problem.line for problem in page.problems] == (torn if size else []), size
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_flipped_bit_costs_one_record_at_most(folder):
     """All others are shown, and say what they said, from whichever end the file is read."""

@@ -272,6 +272,7 @@ def test_what_is_no_record_on_one_line_is_not_written(tmp_path, line):
     assert Path(ref.path).read_bytes() == text_of(METADATA)
 
 
+@pytest.mark.slow
 def test_a_record_too_long_to_be_read_again_is_not_written(tmp_path):
     """The error says so before a byte of it is on disk."""
     store, ref = put(tmp_path, text_of(METADATA))

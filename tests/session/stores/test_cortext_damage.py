@@ -290,6 +290,7 @@ def test_every_complete_turn_of_a_log_cut_anywhere_is_read(folder):
         assert page.header.facts["status"] == "paused"
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_the_append_after_a_cut_is_clean(folder):
     """Every complete turn and the new one are in all three files, and only a torn line is still named."""
@@ -307,6 +308,7 @@ def test_the_append_after_a_cut_is_clean(folder):
         assert marks_of(ref)[-1] == page.entries[-1].id
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_session_json_cut_anywhere_costs_no_message(folder):
     """Nor the status, which is in the log as well; the next save makes a whole one."""

@@ -237,6 +237,7 @@ def test_a_type_that_is_no_name_does_not_become_a_path(tmp_path, kind):
 # --- exactly once ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_transcript_cut_anywhere_is_completed_by_the_next_save(tmp_path):
     """To the byte, as if it had never been cut; each cut is one a killed process can leave."""
@@ -274,6 +275,7 @@ def test_whatever_is_said_each_shown_message_has_one_mark(entries, place, tmp_pa
 # --- what it costs --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_append_reads_neither_the_log_nor_the_transcript(tmp_path, monkeypatch):
     """Some blocks at their ends, however long they are; with a new writer for each, or one for all."""
     store = store_in(tmp_path)

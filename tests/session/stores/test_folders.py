@@ -352,6 +352,7 @@ def nested(place: Path, depth: int) -> None:
     os.close(folder)
 
 
+@pytest.mark.slow
 def test_a_tree_of_any_depth_is_deleted(tmp_path):
     nested(tmp_path / "it", 1100)
     assert folders.size(str(tmp_path), "it") == 0
@@ -359,6 +360,7 @@ def test_a_tree_of_any_depth_is_deleted(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_tree_too_deep_to_copy_stays_where_it_is(across):
     old, new = across
     nested(old / "it", 300)

@@ -632,6 +632,7 @@ def test_every_flipped_bit_is_noticed(every_flip):
     assert unnoticed == []
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_flipped_bit_is_reported_where_it_is(every_flip):
     """On its own line; a flip that makes or removes a newline is seen on two."""
@@ -644,6 +645,7 @@ def test_a_flipped_bit_is_reported_where_it_is(every_flip):
     assert elsewhere == []
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_flipped_bit_costs_one_record_at_most(every_flip):
     """All others are shown, and say what they said."""
@@ -657,6 +659,7 @@ def test_a_flipped_bit_costs_one_record_at_most(every_flip):
     assert lost == []
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_flipped_bit_looks_the_same_from_the_end(every_flip):
     """Reading back finds the same entries, and the same problems but for the header's."""
@@ -685,6 +688,7 @@ def test_a_whole_record_before_a_torn_one_is_there_before_and_after_the_next_app
     assert [entry.text for entry in Session.view(store, ref).path()] == ["text 1", "text 2", "three"]
 
 
+@pytest.mark.slow
 def test_a_line_torn_at_any_byte_invents_no_entry(tmp_path):
     """Also where it holds what looks like one, and is torn right behind that."""
     inner = said("m9", None, "never said")

@@ -229,6 +229,7 @@ def test_an_entry_copied_to_a_file_of_others_leaves_its_checksum(tmp_path):
     assert [entry.raw for entry in store.read(other).entries] == [entry.raw for entry in entries]
 
 
+@pytest.mark.slow
 def test_a_record_too_long_to_be_read_again_is_not_written(tmp_path):
     """The error says so before a byte of it, or of its neighbour, is on disk."""
     store = store_in(tmp_path)

@@ -189,6 +189,7 @@ def test_sib_07_every_complete_message_of_a_file_cut_anywhere_is_read(folder, pa
         assert bool(page.problems) == (size < len(golden.rstrip())), size
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
 def test_sib_07_the_append_after_a_cut_is_clean(folder, path):
@@ -245,6 +246,7 @@ def test_sib_07_any_bytes_are_read_without_an_error(data):
 MANY = 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bomb",
     [

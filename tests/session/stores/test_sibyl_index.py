@@ -24,7 +24,7 @@ from perdure.session.stores.sibyl_sexp import SibylStore
 from perdure.testing import user_entry
 from perdure.testing.durable import is_running, needs_fork, process
 from perdure.testing.writing import child, turns
-from tests.effort import some
+from tests.effort import FEW, some
 from tests.pi_files import in_memory
 from tests.sibyl_files import GOLDEN, put, read_form, store_in
 
@@ -378,5 +378,5 @@ class AnyIndex(RuleBasedStateMachine):
             assert {row.id for row in expected} == self.refs.keys()
 
 
-AnyIndex.TestCase.settings = settings(max_examples=15, stateful_step_count=25)
+AnyIndex.TestCase.settings = settings(FEW, stateful_step_count=25)
 test_r18_a_listing_is_a_full_scan_whatever_happens_to_the_index = AnyIndex.TestCase

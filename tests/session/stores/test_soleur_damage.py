@@ -307,6 +307,7 @@ def complete(text: bytes, size: int) -> set[object]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["plain", "rust", "ours"])
 def test_r4_every_complete_turn_of_a_file_cut_anywhere_is_read(folder, name):
@@ -324,6 +325,7 @@ def test_r4_every_complete_turn_of_a_file_cut_anywhere_is_read(folder, name):
         assert (problem.path, problem.line) in [(ref.path, here), (ref.path, here - 1)], size
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["plain", "ours"])
 def test_r4_the_append_after_a_cut_is_clean(folder, name):
@@ -403,6 +405,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("name", HOSTILE)
 def test_r14_a_hostile_document_costs_no_more_than_its_size(name):

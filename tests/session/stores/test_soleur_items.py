@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.session.entry import decode, meaning, placed
@@ -108,7 +108,6 @@ def test_what_is_attached_is_shown_to_other_programs(tmp_path):
     assert [entry.id for entry in store.read(ref).entries] == ["x1", "x2", "x3"]
 
 
-@settings(max_examples=30)
 @given(
     before=st.one_of(st.none(), st.text(max_size=20), st.just({"any": ["thing"]})),
     names=st.lists(st.sampled_from(["a", "b", "# a\n\nx"]), max_size=4),

@@ -67,6 +67,7 @@ def test_every_complete_turn_of_a_file_cut_anywhere_is_read(folder, path):
         assert [problem.line for problem in page.problems] == [lines + 1] * torn, size
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
 def test_the_append_after_a_cut_is_clean(folder, path):
@@ -84,6 +85,7 @@ def test_the_append_after_a_cut_is_clean(folder, path):
         assert [problem.line for problem in page.problems] == [lines + 1] * (torn and not replaced), size
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_user_sees_every_complete_turn_of_a_file_cut_anywhere(folder):
     """Loaded, listed with a reason, saved to and loaded again, as a program does it."""

@@ -480,6 +480,7 @@ def test_an_append_that_was_interrupted_is_not_taken_back_from_another_program(s
     assert texts(store, ref) == ["turn 0", "turn 1", "perhaps", "theirs", "ours"]
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @drops_files
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
@@ -518,6 +519,7 @@ def test_r12_an_interrupt_between_any_two_steps_leaves_a_session_to_go_on_with(t
     assert possible > 300
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @drops_files
 def test_r12_an_interrupt_while_catching_up_hides_nothing(tmp_path):
