@@ -33,6 +33,11 @@ class TestPiStore(DurableStoreContract):
 class TestPiStoreInOneFolder(TestPiStore):
     """The same promises where somebody named the folder of the sessions, and there are none for projects."""
 
+    # What is in a file does not depend on where that is.
+    test_each_kind_of_entry_is_kept = None  # type: ignore[assignment]
+    test_hostile_text_comes_back = None  # type: ignore[assignment]
+    test_hostile_values_come_back = None  # type: ignore[assignment]
+
     def make_store(self, tmp_path):
         return store_in(tmp_path / "sessions")
 

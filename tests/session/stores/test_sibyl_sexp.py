@@ -69,6 +69,11 @@ class TestSibylStore(DurableStoreContract):
 class TestSibylStoreInOneFolder(TestSibylStore):
     """The same promises where somebody named the folder of the sessions."""
 
+    # What is in a file does not depend on where that is.
+    test_each_kind_of_entry_is_kept = None  # type: ignore[assignment]
+    test_hostile_text_comes_back = None  # type: ignore[assignment]
+    test_hostile_values_come_back = None  # type: ignore[assignment]
+
     def make_store(self, tmp_path):
         return SibylStore(str(tmp_path), sessions_dir=str(tmp_path / "mine"), durability="process")
 
