@@ -7,8 +7,8 @@
 A Python program is forked from a warm process (tests/forking.py), which costs a tenth of a new interpreter
 with its imports. It is a process like any other: its pid, session, streams, environment and end are its own.
 What a fork cannot stand in for is started as `subprocess` does: other programs, options of Python's own,
-variables that are read only once. A test that looks at what was imported, or at the
-command line that others see, uses `subprocess` itself.
+variables that are read only once. A test that looks at what was imported, or at the command line that others
+see, uses `subprocess` itself.
 
 `spawn` starts a program at a terminal, for pexpect; `call` runs a function of a test module.
 """
