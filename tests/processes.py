@@ -4,7 +4,7 @@
 
     done = run([SCRIPTS / "soleur", "--fresh"], input="Hm?\n", capture_output=True, text=True)
 
-A Python program is forked from a warm process (tests/forking.py), which costs a tenth of a new interpreter
+A Python program is forked from a warm process (tests/forking.py), which costs a fifth of a new interpreter
 with its imports. It is a process like any other: its pid, session, streams, environment and end are its own.
 What a fork cannot stand in for is started as `subprocess` does: other programs, options of Python's own,
 variables that are read only once. A test that looks at what was imported, or at the command line that others
