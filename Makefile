@@ -26,7 +26,7 @@ test: lint ## check style and types, then run the tests (ARGS go to pytest)
 	@$(compile)
 	$(run_tests) $(arguments)
 
-check: lint ## the same with the tests that are quick and start no process, in under a minute
+check: lint ## the same with the tests that are quick and start no process, in about a minute
 	@$(compile)
 	PERDURE_HYPOTHESIS=few $(run_tests) -m 'not process and not slow' $(arguments)
 

@@ -4,6 +4,7 @@ What it forks has an interpreter of its own, as that is after its imports, and w
 ends with it. It leads a session of its own and has its caller's environment, directory, umask and streams. It
 ends as an interpreter does: an exception that nobody catches is shown, threads are waited for, exit handlers
 are called, streams are flushed. Only modules are not taken apart: that would take longer than all the rest.
+And all that one warm process forks have one seed of hashes: sets are in the same order in all of them.
 
 The warm process lives as long as its caller. What is left of its own when that is gone, it kills.
 """
@@ -46,6 +47,10 @@ IMPORTED_LATE = (
 )
 
 
+# A program ignores none of these, whoever started the tests and how.
+OBEYED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+
+
 class Request(NamedTuple):
     program: Sequence[str]
     """`code SOURCE …`, `module NAME …`, `script PATH …`, `exec PATH …` or `call MODULE FUNCTION JSON`."""
@@ -80,9 +85,10 @@ class Forker:
         status, theirs = socket.socketpair()
         data = json.dumps(request).encode()
         try:
-            with theirs, self._lock:
-                socket.send_fds(self._requests, [b"%d\n" % len(data)], [theirs.fileno(), *streams])
-                self._requests.sendall(data)
+            with self._lock:
+                with theirs:
+                    socket.send_fds(self._requests, [b"%d\n" % len(data)], [theirs.fileno(), *streams])
+                    self._requests.sendall(data)
                 return int(line_from(status)), status
         except BaseException:
             status.close()
@@ -160,7 +166,8 @@ def _import_all() -> None:
     for module in walk_packages(perdure.__path__, "perdure."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
-    import_module("perdure.agent.models.http")._certificates()  # which are kept once they are read
+    if sys.platform != "darwin":  # whose libraries do not bear a fork once they are used
+        import_module("perdure.agent.models.http")._certificates()  # which are kept once they are read
     assert threading.active_count() == 1
     gc.collect()
 
@@ -171,7 +178,10 @@ def _received(requests: socket.socket) -> tuple[Request, list[int]] | None:
         return None
     length, _, data = first.partition(b"\n")
     while len(data) < int(length):
-        data += requests.recv(2**16)
+        more = requests.recv(2**16)
+        if not more:
+            return None
+        data += more
     return Request(*json.loads(data)), files
 
 
@@ -217,8 +227,10 @@ def _run(request: Request, streams: Sequence[int], status: socket.socket) -> NoR
         try:
             if not stream.closed:
                 stream.flush()
-        except OSError:
+        except OSError as error:
             code = 120
+            if stream is sys.stdout:
+                print(f"Exception ignored in: {stream!r}\n{type(error).__name__}: {error}", file=sys.stderr)
     if is_interrupted:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
@@ -241,7 +253,7 @@ def _prepare(request: Request, streams: Sequence[int]) -> Callable[[], object]:
     _open_streams()
     kind, *words = request.program
     if kind == "exec":
-        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTERM):
+        for number in (*OBEYED, signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores the last two
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         return lambda: os.execvp(words[0], words)

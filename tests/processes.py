@@ -65,8 +65,8 @@ class Popen(subprocess.Popen[Any]):
         self._is_terminal = is_terminal
         super().__init__([os.fsdecode(each) for each in args], **options)
 
-    # The one private method that is taken over: it has to bring the process to life, and to close what only
-    # that needs. All Pythons from 3.11 to 3.14 hand over these, in this order.
+    # A private method, which brings the process to life and closes what only that needs. All Pythons from
+    # 3.11 on hand over these, in this order; test_processes.py runs on each of them.
     def _execute_child(
         self,
         args: Any,
@@ -114,7 +114,7 @@ class Popen(subprocess.Popen[Any]):
         request = Request(
             program or ["exec", *args],
             environment,
-            os.fspath(cwd or os.getcwd()),
+            os.path.join(os.getcwd(), cwd or ""),
             umask if umask >= 0 else _umask(),
             self._is_terminal,
         )
@@ -122,13 +122,16 @@ class Popen(subprocess.Popen[Any]):
         self.pid, self._status = _forker().fork(request, files)
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
-    def poll(self) -> int | None:
-        return super().poll() if self._status is None else self._heard(0)
-
-    def wait(self, timeout: float | None = None) -> int:
+    # And these two, which all others ask: `waitpid` knows nothing of what another process has forked.
+    def _internal_poll(self, *arguments: Any, **options: Any) -> int | None:
         if self._status is None:
-            return super().wait(timeout)
-        code = self._heard(timeout)
+            return super()._internal_poll(*arguments, **options)  # type: ignore[misc]
+        return self._heard(0)
+
+    def _wait(self, timeout: float | None) -> int:
+        if self._status is None:
+            return super()._wait(timeout)  # type: ignore[misc]
+        code = self._heard(None if timeout is None else max(0, timeout))
         if code is None:
             raise TimeoutExpired(self.args, timeout or 0)
         return code
@@ -175,6 +178,8 @@ def run_typed(command: str, **options: Any) -> CompletedProcess[Any]:
 
 class spawn(fdpexpect.fdspawn):  # type: ignore[misc]
     """Like `pexpect.spawn`."""
+
+    child_fd = -1
 
     def __init__(
         self,
@@ -269,7 +274,9 @@ def warm_program(args: Sequence[str], environment: Mapping[str, str]) -> list[st
 
 @functools.cache
 def _forker() -> Forker:
-    return Forker(AS_READ)
+    # The tests' own switches, too: what `call` runs reads them when its module is imported.
+    own = {name: value for name, value in os.environ.items() if name.startswith("PERDURE_")}
+    return Forker(AS_READ | own)
 
 
 def _umask() -> int:

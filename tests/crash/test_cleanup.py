@@ -10,7 +10,7 @@ import pytest
 
 from tests.crash.cleaning import EVENTS, FAULTS, World
 from tests.crash.killing import alone
-from tests.effort import ALL_KILLS, KILLS
+from tests.effort import ALL_KILLS, KILLS, some
 
 pytestmark = pytest.mark.process
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.process
 def test_r17_no_session_is_removed_wrongly_and_every_removed_one_comes_back(tmp_path, seed):
     """None that is live, held, of unknown age, just born, damaged or young; all that are old go or are named;
     nothing is orphaned."""
-    counted = alone(clean_many, folder=str(tmp_path), seed=seed, runs=KILLS)
+    counted = alone(clean_many, folder=str(tmp_path), seed=seed, runs=some(60, everything=KILLS))
     print(counted)
     often = ("removed", "held", "undated", "damaged", "problems")
     seldom = (*EVENTS, *FAULTS, "bad days", "two at once")

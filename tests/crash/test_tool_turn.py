@@ -79,7 +79,7 @@ def _kill_everywhere(home: Path, layout: str) -> dict[str, Any]:
     home.mkdir()
     whole = _killed(Path(home, "whole"), layout, 0)
     points = whole["passed"]
-    step = max(1, points // share(24, points, layout))
+    step = max(1, points // share(56, points, layout))
     wrong: list[str] = []
     unanswered = 0
     tried = range(1, points + 1, step)

@@ -196,13 +196,14 @@ def test_a_terminal_only_draws_what_it_is_sent(strings):
     """An emulated terminal, fed with them as they are, is moved, coloured and renamed; as they are shown, it
     draws characters from left to right and does nothing else."""
     obeyed = 0
-    for text in strings[:1500]:
+    tried = strings[:1500]
+    for text in tried:
         obeyed += not is_untouched(seen(text.replace("\n", "")))
         screen = seen(one_line(text))
         assert is_untouched(screen), (SEED, text)
         if one_line(text).isascii():
             assert screen.display[0].rstrip() == one_line(text).rstrip(), (SEED, text)
-    assert obeyed > 100
+    assert obeyed > len(tried) // 15
 
 
 @pytest.mark.slow

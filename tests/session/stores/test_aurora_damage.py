@@ -16,7 +16,7 @@ from perdure.session.session import Session
 from perdure.session.stores import Problem
 from perdure.testing import user_entry
 from tests.aurora_files import DAMAGED, GOLDEN, ID, METADATA, WHOLE, chain, put, text_of, turn
-from tests.effort import some, some_bits
+from tests.effort import some_bits, some_sizes
 from tests.layouts import Seen
 from tests.pi_files import in_memory
 
@@ -357,7 +357,7 @@ def folder(tmp_path):
 
 def cuts(golden: bytes) -> Iterator[tuple[int, int, list[int]]]:
     """For every length of the file: that length, how many lines of it are whole, and which one is not."""
-    for size in range(len(golden), -1, -some(7, everything=1)):
+    for size in some_sizes(golden, step=7):
         *lines, rest = golden[:size].split(b"\n")
         whole = is_record(rest)
         torn = [len(lines) + 1] if (rest != b"" and not whole) or size == 0 else []

@@ -16,7 +16,7 @@ from perdure.session.stores import Found
 from perdure.session.stores.cortext_folder import CortextStore
 from perdure.testing import user_entry
 from tests.cortext_files import GOLDEN, ID, check_complete, folder_of, golden, marks_of, put, state_of
-from tests.effort import some
+from tests.effort import some, some_sizes
 from tests.pi_files import in_memory
 
 FOUR_TURNS = ["one", "two", "three", "four"]
@@ -273,12 +273,13 @@ def test_a_session_json_that_cannot_be_read_is_never_replaced(tmp_path):
 # --- cut anywhere ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_every_complete_turn_of_a_log_cut_anywhere_is_read(folder):
     """And whoever reads it is told, also where no line is torn: session.json knows how long the log was."""
     store, ref = put(folder, OURS)
     log = OURS[LOG]
     whole = store.read(ref).entries
-    for size in range(len(log) - 1, -1, -some(5, everything=1)):
+    for size in some_sizes(log, step=5)[1:]:
         os.truncate(ref.path, size)
         page = store.read(ref)
         *lines, rest = log[:size].split(b"\n")
@@ -313,7 +314,7 @@ def test_the_append_after_a_cut_is_clean(folder):
 def test_a_session_json_cut_anywhere_costs_no_message(folder):
     """Nor the status, which is in the log as well; the next save makes a whole one."""
     state = OURS[STATE]
-    for size in range(0, len(state) - 2, some(5, everything=1)):
+    for size in some_sizes(state[:-3], step=3):
         store, ref = put(folder, {**OURS, STATE: state[:size]})
         page = store.read(ref)
         assert [entry.text for entry in page.entries[:2]] == ["REST or GraphQL?", "REST, for its simplicity."]

@@ -23,7 +23,7 @@ from tests.cortext_files import (
     store_in,
     transcript_of,
 )
-from tests.effort import some
+from tests.effort import some_sizes
 from tests.generated import sessions
 from tests.pi_files import in_memory
 
@@ -247,7 +247,7 @@ def test_a_transcript_cut_anywhere_is_completed_by_the_next_save(tmp_path):
         path = folder_of(ref) / MD
         whole = path.read_bytes()
         saved = Path(ref.path).read_bytes(), (folder_of(ref) / ".session/session.json").read_bytes()
-        for size in range(0, len(whole) + 1, some(5, everything=1)):
+        for size in some_sizes(whole, step=5):
             path.write_bytes(whole[:size])
             Path(ref.path).write_bytes(saved[0])
             (folder_of(ref) / ".session/session.json").write_bytes(saved[1])

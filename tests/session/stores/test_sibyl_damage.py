@@ -17,7 +17,7 @@ from perdure.session.session import Session
 from perdure.session.stores.sibyl_document import text_of
 from perdure.session.stores.sibyl_reader import document_of
 from perdure.testing import user_entry
-from tests.effort import some
+from tests.effort import some, some_sizes
 from tests.layouts import Seen
 from tests.pi_files import in_memory
 from tests.sibyl_files import DAMAGED, GOLDEN, WHOLE, put
@@ -180,7 +180,7 @@ def test_sib_07_every_complete_message_of_a_file_cut_anywhere_is_read(folder, pa
     in_file = ["".join(names) for names in named] or [f"r{number + 1}" for number in range(len(complete))]
     in_order = [entry.id for entry in store.read(ref).entries]
     assert len(in_file) == len(complete)
-    for size in range(len(golden) - 1, -1, -some(7, everything=1)):
+    for size in some_sizes(golden, step=7)[1:]:
         os.truncate(ref.path, size)
         page = store.read(ref)
         there = in_file[: sum(end <= size for end in complete)]

@@ -19,7 +19,7 @@ from perdure.session.session import Session
 from perdure.session.stores import Found
 from perdure.session.stores.soleur_json import SoleurStore
 from perdure.testing import user_entry
-from tests.effort import some
+from tests.effort import some, some_sizes
 from tests.pi_files import in_memory
 from tests.soleur_files import DAMAGED, GOLDEN, ID, WHOLE, document, meanings, put, store_in
 
@@ -315,7 +315,7 @@ def test_r4_every_complete_turn_of_a_file_cut_anywhere_is_read(folder, name):
     text = (GOLDEN / f"{name}.json").read_bytes()
     store, ref = put(folder, text)
     whole = {entry.id: meaning(entry, without=("parentId",)) for entry in store.read(ref).entries}
-    for size in range(len(text.rstrip()) - 1, 0, -some(11, everything=1)):
+    for size in some_sizes(text.rstrip(), step=11)[1:-1]:
         os.truncate(ref.path, size)
         page = store.read(ref)
         assert {entry.id for entry in page.entries} == complete(text, size), size
@@ -385,19 +385,19 @@ def test_whatever_is_in_a_file_it_is_read_and_what_was_read_is_kept(data, change
     assert not again.is_damaged
 
 
-MEGABYTE = some(2**18, everything=2**20)
+SIZE = some(2**18, everything=2**20)
 TORN_ITEMS = some(4000, everything=20_000)
 HOSTILE = {
-    "nested a million deep": b'{"messages": ' + b"[" * MEGABYTE,
+    "nested deeply": b'{"messages": ' + b"[" * SIZE,
     "a message nested deeply": b'{"messages": [{"role": "user", "content": %b}]}'
     % (b"[" * 9**5 + b"]" * 9**5),
-    "braces": b"{" * 16 * MEGABYTE,
-    "NULs": bytes(16 * MEGABYTE),
-    "quotes": b'"' * 16 * MEGABYTE,
-    "blanks": b'{"messages": [' + b"\n  " * 4 * MEGABYTE,
-    "commas": b'{"messages": [' + b"," * 4 * MEGABYTE,
-    "numbers": b'{"messages": [' + b"1," * 2 * MEGABYTE + b"1]}",
-    "texts": b'{"messages": [' + b'"",' * MEGABYTE + b'""]}',
+    "braces": b"{" * 16 * SIZE,
+    "NULs": bytes(16 * SIZE),
+    "quotes": b'"' * 16 * SIZE,
+    "blanks": b'{"messages": [' + b"\n  " * 4 * SIZE,
+    "commas": b'{"messages": [' + b"," * 4 * SIZE,
+    "numbers": b'{"messages": [' + b"1," * 2 * SIZE + b"1]}",
+    "texts": b'{"messages": [' + b'"",' * SIZE + b'""]}',
     "torn items": b'{\n  "messages": [\n' + b'    {"role": "user", "content": "x\n    },\n' * TORN_ITEMS,
     "torn items on one line": b'{"messages":[' + b'{"role":"user","content":"x},' * TORN_ITEMS,
     "items in items": b'{\n  "messages": [\n    ' + b'{"a":\n    ' * 100_000,

@@ -14,7 +14,7 @@ from perdure import SessionManager
 from perdure.session.stores import Found
 from perdure.session.stores.pi_jsonl import PiStore
 from perdure.testing import user_entry
-from tests.effort import some
+from tests.effort import some_sizes
 from tests.pi_files import GOLDEN, WHOLE, in_memory, put
 
 
@@ -27,7 +27,7 @@ def folder(tmp_path):
 
 def cuts(golden: bytes) -> Iterator[tuple[int, int, bool]]:
     """For lengths of the file: the length, how many lines of it are whole, and whether one is not."""
-    for size in range(len(golden), -1, -some(7, everything=1)):
+    for size in some_sizes(golden, step=7):
         *lines, rest = golden[:size].split(b"\n")
         whole = is_record(rest)
         yield size, len(lines) + whole, rest != b"" and not whole

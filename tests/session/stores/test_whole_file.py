@@ -489,7 +489,8 @@ def test_r12_an_interrupt_between_any_two_steps_leaves_a_session_to_go_on_with(t
     """All entries of the append or none, and the same writer appends again; every 23rd instruction (or
     97th), from another one on each time."""
     handler = signal.getsignal(signal.SIGTERM)
-    point, possible = 1 + os.urandom(1)[0] % 23, 10**6
+    step = some(97, everything=23)
+    point, possible = 1 + os.urandom(1)[0] % step, 10**6
     try:
         while point < possible:
             home = tmp_path / str(point)
@@ -513,7 +514,7 @@ def test_r12_an_interrupt_between_any_two_steps_leaves_a_session_to_go_on_with(t
             ), point
             assert not damage or Path(f"{ref.path}.damaged").read_bytes() == TORN, point
             assert list(Path(ref.path).parent.glob("*.tmp")) == []
-            point += some(97, everything=23)
+            point += step
     finally:
         signal.signal(signal.SIGTERM, handler)
     assert possible > 300
@@ -524,7 +525,8 @@ def test_r12_an_interrupt_between_any_two_steps_leaves_a_session_to_go_on_with(t
 @drops_files
 def test_r12_an_interrupt_while_catching_up_hides_nothing(tmp_path):
     """What another program wrote is then still to be read, or an append says that it is."""
-    point, possible = 1 + os.urandom(1)[0] % 23, 10**6
+    step = some(97, everything=23)
+    point, possible = 1 + os.urandom(1)[0] % step, 10**6
     while point < possible:
         store, ref = put(tmp_path / str(point), b'{"messages": [{"role": "user", "content": "whole"}]}')
         with store.writer(ref, after=None) as writer:
@@ -538,7 +540,7 @@ def test_r12_an_interrupt_while_catching_up_hides_nothing(tmp_path):
                 writer.catch_up()
                 writer.append([user_entry("ours")])
         assert texts(store, ref) == ["whole", "theirs", "ours"], point
-        point += some(97, everything=23)
+        point += step
     assert possible > 300
 
 
