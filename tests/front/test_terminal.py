@@ -239,7 +239,8 @@ def test_tmux_has_the_environment_that_is_given_and_leaves_nothing(tmp_path):
     """Neither processes nor the socket of its server."""
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "A": "b;"}
     sleeps = "sleep 20.25"
-    with Tmux("sh", "-c", f"env; pwd; {STUBBORN.format(sleeps=sleeps)}", cwd=tmp_path, env=env) as tmux:
+    command = f"env; pwd; {STUBBORN.format(sleeps=sleeps)}"
+    with Tmux("sh", "-c", command, cwd=tmp_path, env=env, columns=300) as tmux:  # no path is that long
         tmux.until(lambda: running(sleeps))
         tmux.until("ready")
         assert {"A=b;", f"HOME={tmp_path}", "TERM=screen-256color", str(tmp_path)} < {*tmux.capture()}
