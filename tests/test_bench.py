@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 
 def run(*arguments, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "bench", "--smoke", "--dir", str(folder), *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
 
 
 measured_once = pytest.mark.xdist_group("bench")
