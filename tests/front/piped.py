@@ -7,6 +7,7 @@ with Piped(cwd=project) as shell:
 """
 
 import itertools
+import os
 import signal
 import subprocess
 import threading
@@ -79,6 +80,8 @@ class Piped:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
+        with suppress(ProcessLookupError):  # what it started may have its pipes
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.wait()
         assert self.process.stdin is not None
         try:

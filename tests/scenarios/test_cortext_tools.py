@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from perdure.programs.cortext import launching
 from perdure.session.session import Session
 from perdure.testing import assistant_entry, tool_call_entry, tool_result_entry, user_entry
 from tests.programs.workspaces import cortext
@@ -146,6 +148,24 @@ def test_cor_12_a_tool_that_is_ended_by_a_signal_is_told_like_a_shell_does(corte
         assert talk.wait() == 42
     assert cortext.state(ref)["status"] == "paused"
     assert len(cortext.subjects) == 1  # of the first time: a signal to us only saves
+
+
+def test_cor_12_a_signal_that_comes_while_a_tool_starts_is_handed_on(tmp_path, monkeypatch):
+    """It neither ends us, which would leave the tool behind, nor is it lost."""
+    start = subprocess.Popen
+
+    def interrupted(*arguments, **options):
+        process = start(*arguments, **options)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return process
+
+    before = signal.signal(signal.SIGTERM, lambda *_: pytest.fail("it is not handed on"))
+    try:
+        monkeypatch.setattr(subprocess, "Popen", interrupted)
+        ended = launching._run(["sleep", "60"], str(tmp_path))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended == (128 + signal.SIGTERM, True)
 
 
 def test_cor_12_while_a_tool_talks_nobody_else_does(cortext, tools):

@@ -125,26 +125,32 @@ class _Ended(NamedTuple):
 
 def _run(command: list[str], workspace: str) -> _Ended:
     """It has the terminal, and so the signals of its keys: they are not for us. Others are handed on."""
-    try:
-        process = subprocess.Popen(command, cwd=workspace, env=config.environment())
-    except OSError as error:
-        raise PerdureError(f"{command[0]} cannot be started: {error.strerror or error}") from None
-
+    process: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
     is_told_to = False
 
     def hand_on(number: int, frame: object) -> None:
         nonlocal is_told_to
         is_told_to = True
-        process.send_signal(number)
+        if process is None:
+            early.append(number)
+        else:
+            process.send_signal(number)
 
     def leave_alone(number: int, frame: object) -> None:
         """A handler, and not none: what is ignored would stay so in the tool."""
 
     handlers = {"SIGINT": leave_alone, "SIGQUIT": leave_alone, "SIGTERM": hand_on, "SIGHUP": hand_on}
     known = {getattr(signal, name): each for name, each in handlers.items() if hasattr(signal, name)}
+    # Before it is started: a signal in between would end us, and leave the tool behind.
     before = {number: signal.signal(number, handler) for number, handler in known.items()}
     try:
+        process = subprocess.Popen(command, cwd=workspace, env=config.environment())
+        for number in early:
+            process.send_signal(number)
         code = process.wait()
+    except OSError as error:
+        raise PerdureError(f"{command[0]} cannot be started: {error.strerror or error}") from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
