@@ -64,10 +64,11 @@ class Request(NamedTuple):
 class Forker:
     """The caller's side."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], *, has_all: bool) -> None:
+        """Without all imports it is smaller, and so quicker to fork again and again."""
         self._lock = threading.Lock()
         self._requests, theirs = socket.socketpair()
-        program = "import sys; from tests.forking import serve; serve(int(sys.argv[1]))"
+        program = f"import sys; from tests.forking import serve; serve(int(sys.argv[1]), {has_all})"
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", program, str(theirs.fileno())],
@@ -112,9 +113,10 @@ def line_from(connection: socket.socket) -> bytes:
 # --- the other side -------------------------------------------------------------------------------------
 
 
-def serve(descriptor: int) -> None:
+def serve(descriptor: int, has_all: bool) -> None:
     """Until the caller is gone."""
-    _import_all()
+    if has_all:
+        _import_all()
     ended, wake = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(ended, False)

@@ -247,7 +247,7 @@ def call(body: Callable[..., Any], arguments: Mapping[str, Any]) -> Ended:
     program = ["call", body.__module__, body.__qualname__, json.dumps(arguments)]
     request = Request(program, dict(os.environ), os.getcwd(), _umask(), False)
     with TemporaryFile() as out, TemporaryFile() as err, open(os.devnull) as nothing:
-        pid, status = _forker().fork(request, [each.fileno() for each in (nothing, out, err)])
+        pid, status = _forker(has_all=False).fork(request, [each.fileno() for each in (nothing, out, err)])
         with status:
             try:
                 code = int(line_from(status))
@@ -273,10 +273,10 @@ def warm_program(args: Sequence[str], environment: Mapping[str, str]) -> list[st
 
 
 @functools.cache
-def _forker() -> Forker:
+def _forker(*, has_all: bool = True) -> Forker:
     # The tests' own switches, too: what `call` runs reads them when its module is imported.
     own = {name: value for name, value in os.environ.items() if name.startswith("PERDURE_")}
-    return Forker(AS_READ | own)
+    return Forker(AS_READ | own, has_all=has_all)
 
 
 def _umask() -> int:

@@ -109,7 +109,7 @@ def test_sol_08_sol_09_at_a_terminal_the_question_is_typed_at(soleur, wire_serve
         terminal.until(lambda: text_of(terminal).count(RESUME) == 2)
         terminal.keys("enter")
         terminal.until("Resumed: 2 messages")
-        until_idle(terminal)
+        terminal.until("custom/test · 0.1% of 8k")
         assert lines_of(terminal)[2:] == [
             f"{RESUME} perhaps",
             RESUME,

@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import sys
+import time
 import uuid
 from datetime import datetime
 from pathlib import Path
@@ -72,9 +73,9 @@ def test_sol_01_times_are_rfc_3339_in_utc(store):
         session.append(user_entry("hello"))
         document = saved(session)
     times = [document["created_at"], document["updated_at"], document["messages"][0]["timestamp"]]
-    for time in times:
-        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", time)
-        assert datetime.fromisoformat(time).utcoffset() is not None
+    for each in times:
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", each)
+        assert datetime.fromisoformat(each).utcoffset() is not None
     assert times[0] <= times[1]
 
 
@@ -173,6 +174,7 @@ def test_sol_04_a_diff_shows_only_what_was_said(store):
         session.append(user_entry("one"), assistant_entry("two"), decided("Use Postgres", session))
         session.append(user_entry("three"))
         before = Path(session.ref.path).read_text().splitlines()
+        time.sleep(0.002)  # so that the time of the save is another one
         session.append(assistant_entry("four"))
         after = Path(session.ref.path).read_text().splitlines()
     gone = [line[2:] for line in difflib.ndiff(before, after) if line.startswith("- ")]
