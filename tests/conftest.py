@@ -49,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.environ.pop("PYTHONUNBUFFERED", None)  # few users have it, and it hides what is left in a buffer
     if has_room(MEMORY):
         os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
     config.pluginmanager.register(SkipPolicy(), "skip-policy")

@@ -20,8 +20,8 @@ BIN = Path(sys.executable).parent
 
 
 def run(*command, **options) -> subprocess.CompletedProcess[str]:
-    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **options}
-    return processes.run([str(part) for part in command], stderr=subprocess.PIPE, text=True, **options)
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return processes.run([str(part) for part in command], text=True, **options)
 
 
 def pi(*arguments, **options) -> subprocess.CompletedProcess[str]:
@@ -269,6 +269,15 @@ def test_output_that_cannot_be_written_is_a_failure(arguments):
         answer = pi(*arguments, stdout=full)
     assert answer.returncode == 1
     assert answer.stderr == "pi: the output could not be written: No space left on device\n"
+
+
+@needs("/dev/full", given=os.path.exists("/dev/full"))
+@pytest.mark.parametrize(("arguments", "code"), [(["--wrong"], 2), (["sessions", "show", "none"], 3)])
+def test_an_error_that_cannot_be_told_leaves_its_exit_code(arguments, code):
+    """Also one that cannot be told together with the answer."""
+    with open("/dev/full", "w") as full:
+        assert pi(*arguments, stderr=full).returncode == code
+        assert pi(*arguments, stdout=full, stderr=full).returncode == code
 
 
 @needs_tool("sh")

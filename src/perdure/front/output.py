@@ -237,11 +237,14 @@ class Output:
             raise OutputLost(error) from error
 
     def abandon(self) -> None:
-        """Point stdout elsewhere, or the interpreter fails again on what is still in its buffer."""
-        if self._stdout is not None:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._stdout.fileno())
-            os.close(nowhere)
+        """Point elsewhere what cannot be written to, or Python fails again on what is still in its buffer."""
+        for stream in filter(None, (self._stdout, self._stderr)):
+            try:
+                stream.flush()
+            except OSError:
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, stream.fileno())
+                os.close(nowhere)
 
     def _write(self, text: str, spell: Callable[[str], str] = escape) -> None:
         if self._stdout is None:

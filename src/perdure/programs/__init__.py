@@ -25,26 +25,52 @@ READER_LEFT = 141  # what a shell reports for any program whose pipe was closed 
 def guarded(name: str, run: "Callable[[], int]") -> int:
     """Run a program and return its exit code; no exception a user can cause leaves here."""
     try:
-        return run()
+        code = run()
     except KeyboardInterrupt:
-        return 130
+        code = 130
     except Exception as error:
-        from perdure.errors import PerdureError
-        from perdure.front.output import Output, OutputLost
-        from perdure.front.visible import one_line
+        code = _told(name, error)
+    return _written_out(name, code)
 
-        out = Output(program=name)
-        if isinstance(error, OutputLost):
-            out.abandon()
-            if isinstance(error.cause, BrokenPipeError):
-                return READER_LEFT
-            reason = error.cause.strerror or str(error.cause)
-            out.note(one_line(f"{name}: the output could not be written: {reason}"))
-            return 1
-        if not isinstance(error, PerdureError):
-            raise
+
+def _told(name: str, error: Exception) -> int:
+    """The exit code that says the same."""
+    from perdure.errors import PerdureError
+    from perdure.front.output import Output, OutputLost
+    from perdure.front.visible import one_line
+
+    out = Output(program=name)
+    if isinstance(error, OutputLost):
+        out.abandon()
+        if isinstance(error.cause, BrokenPipeError):
+            return READER_LEFT
+        reason = error.cause.strerror or str(error.cause)
+        out.note(one_line(f"{name}: the output could not be written: {reason}"))
+        return 1
+    if not isinstance(error, PerdureError):
+        raise error
+    try:
         out.failed(error)
-        return error.exit_code
+    except OutputLost:  # of the answer before it
+        out.abandon()
+        out.failed(error)
+    return error.exit_code
+
+
+def _written_out(name: str, code: int) -> int:
+    """What is still in a buffer is written here. Python does it later, and where nobody reads any more, of a
+    terminal that was closed or on a full disk, it would end with a code of its own."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except OSError as error:
+            from perdure.front.output import Output, OutputLost
+
+            if stream is sys.stdout and code == 0:
+                code = _told(name, OutputLost(error))
+            Output().abandon()
+    return code
 
 
 def call(command: "Command", words: "Sequence[str]", program: str, listing: str = "") -> int:
@@ -82,10 +108,7 @@ def perform(command: "Command", options: "SimpleNamespace", program: str, listin
 
     _refuse_nameless(command, vars(options), listing or f"{program.split()[0]} sessions ls --all")
     out = Output(json=getattr(options, "json", False), program=program.split()[0])
-    try:
-        code: int = registry.load(command.runs)(options, out)
-    finally:
-        out.flush()
+    code: int = registry.load(command.runs)(options, out)
     return code
 
 
