@@ -37,7 +37,7 @@ from typing import Any, NamedTuple, NoReturn
 ROOT = Path(__file__).parents[1]
 # What our own modules, and those they use, import when they need it.
 IMPORTED_LATE = (
-    *("anyio._backends._asyncio", "difflib", "encodings.utf_8_sig", "httpcore2", "markdown_it", "mcp"),
+    *("anyio._backends._asyncio", "difflib", "encodings.utf_8_sig", "httpcore2", "markdown_it"),
     *(
         "prompt_toolkit.input.vt100",
         "prompt_toolkit.key_binding.bindings.search",
@@ -45,6 +45,9 @@ IMPORTED_LATE = (
     ),
     *("prompt_toolkit.shortcuts", "rich.markdown", "sqlite3", "truststore"),
 )
+# Its types are as large as all the rest, and what forks copies the table of all its memory each time.
+MCP = "mcp"
+NO_PROGRAM = "perdure.testing"
 
 
 # A program ignores none of these, whoever started the tests and how.
@@ -64,11 +67,11 @@ class Request(NamedTuple):
 class Forker:
     """The caller's side."""
 
-    def __init__(self, environment: Mapping[str, str], *, has_all: bool) -> None:
-        """Without all imports it is smaller, and so quicker to fork again and again."""
+    def __init__(self, environment: Mapping[str, str], *, has_programs: bool, has_mcp: bool) -> None:
+        """What has not imported that is smaller, and so quicker to fork again and again."""
         self._lock = threading.Lock()
         self._requests, theirs = socket.socketpair()
-        program = f"import sys; from tests.forking import serve; serve(int(sys.argv[1]), {has_all})"
+        program = f"import sys; from tests.forking import serve; serve(int(sys.argv[1]), {has_programs}, {has_mcp})"
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", program, str(theirs.fileno())],
@@ -113,10 +116,14 @@ def line_from(connection: socket.socket) -> bytes:
 # --- the other side -------------------------------------------------------------------------------------
 
 
-def serve(descriptor: int, has_all: bool) -> None:
+def serve(descriptor: int, has_programs: bool, has_mcp: bool) -> None:
     """Until the caller is gone."""
-    if has_all:
-        _import_all()
+    if has_programs:
+        _import_programs()
+    if has_mcp:
+        import_module(MCP)
+    assert threading.active_count() == 1
+    gc.collect()
     ended, wake = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(ended, False)
@@ -159,19 +166,26 @@ def serve(descriptor: int, has_all: bool) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _import_all() -> None:
+def _import_programs() -> None:
+    """And what a process works out once, and then keeps."""
     for name in IMPORTED_LATE:
         with suppress(ImportError):  # an extra that is not installed
             import_module(name)
     import perdure
 
     for module in walk_packages(perdure.__path__, "perdure."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith("__main__") and not module.name.startswith(NO_PROGRAM):
             import_module(module.name)
     if sys.platform != "darwin":  # whose libraries do not bear a fork once they are used
-        import_module("perdure.agent.models.http")._certificates()  # which are kept once they are read
-    assert threading.active_count() == 1
-    gc.collect()
+        import_module("perdure.agent.models.http")._certificates()
+    import msgspec
+
+    from perdure.agent.equipment import Equipment
+    from perdure.agent.settings import Settings
+
+    settings = msgspec.convert({}, Settings)
+    tools = Equipment(settings, os.sep, project=None, own=(), notice=print).tools
+    assert [tool.spec for tool in tools.values()]
 
 
 def _received(requests: socket.socket) -> tuple[Request, list[int]] | None:

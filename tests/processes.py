@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 
 from pexpect import fdpexpect
 
-from tests.forking import Forker, Request, line_from
+from tests.forking import MCP, Forker, Request, line_from
 
 SCRIPTS = Path(sys.executable).parent
 PROGRAMS = {str(SCRIPTS / name) for name in ("aur", "cortext", "perdure", "pi", "sibyl", "soleur")}
@@ -119,7 +119,7 @@ class Popen(subprocess.Popen[Any]):
             self._is_terminal,
         )
         files = [number if file < 0 else file for number, file in enumerate((stdin, stdout, stderr))]
-        self.pid, self._status = _forker().fork(request, files)
+        self.pid, self._status = _forker_for(program or []).fork(request, files)
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
     # And these two, which all others ask: `waitpid` knows nothing of what another process has forked.
@@ -247,7 +247,7 @@ def call(body: Callable[..., Any], arguments: Mapping[str, Any]) -> Ended:
     program = ["call", body.__module__, body.__qualname__, json.dumps(arguments)]
     request = Request(program, dict(os.environ), os.getcwd(), _umask(), False)
     with TemporaryFile() as out, TemporaryFile() as err, open(os.devnull) as nothing:
-        pid, status = _forker(has_all=False).fork(request, [each.fileno() for each in (nothing, out, err)])
+        pid, status = _forker_for([]).fork(request, [each.fileno() for each in (nothing, out, err)])
         with status:
             try:
                 code = int(line_from(status))
@@ -272,11 +272,15 @@ def warm_program(args: Sequence[str], environment: Mapping[str, str]) -> list[st
     return None
 
 
+def _forker_for(program: Sequence[str]) -> Forker:
+    return _forker(bool(program), any(MCP in word for word in program))
+
+
 @functools.cache
-def _forker(*, has_all: bool = True) -> Forker:
+def _forker(has_programs: bool, has_mcp: bool) -> Forker:
     # The tests' own switches, too: what `call` runs reads them when its module is imported.
     own = {name: value for name, value in os.environ.items() if name.startswith("PERDURE_")}
-    return Forker(AS_READ | own, has_all=has_all)
+    return Forker(AS_READ | own, has_programs=has_programs, has_mcp=has_mcp)
 
 
 def _umask() -> int:

@@ -163,7 +163,7 @@ def test_a_long_run_is_one_for_what_is_called_too():
 def test_a_warm_process_that_has_ended_is_told():
     """Nobody waits for it."""
     code = "from tests import processes\n"
-    code += "forker = processes._forker()\nforker._process.kill()\nforker._process.wait()\n"
+    code += "forker = processes._forker_for(['pi'])\nforker._process.kill()\nforker._process.wait()\n"
     code += "processes.run(processes.PI)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
@@ -175,7 +175,7 @@ def test_whoever_is_gone_leaves_no_process_behind(tmp_path):
     code = (
         "import sys; from tests import processes\n"
         "one = processes.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
-        "print(one.pid, processes._forker()._process.pid, flush=True); input()"
+        "print(one.pid, processes._forker_for(['pi'])._process.pid, flush=True); input()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
