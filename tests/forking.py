@@ -71,10 +71,10 @@ class Forker:
         """What has not imported that is smaller, and so quicker to fork again and again."""
         self._lock = threading.Lock()
         self._requests, theirs = socket.socketpair()
-        program = f"import sys; from tests.forking import serve; serve(int(sys.argv[1]), {has_programs}, {has_mcp})"
         with theirs:
+            arguments = f"{theirs.fileno()}, {has_programs}, {has_mcp}"
             self._process = subprocess.Popen(
-                [sys.executable, "-c", program, str(theirs.fileno())],
+                [sys.executable, "-c", f"from tests.forking import serve; serve({arguments})"],
                 cwd=ROOT,
                 env={"PATH": os.environ["PATH"], **environment},
                 stdin=subprocess.DEVNULL,

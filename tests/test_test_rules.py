@@ -73,17 +73,17 @@ CONFTEST = """
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("workers", ["0", "1"], ids=["one process", "xdist"])
 @pytest.mark.parametrize(
-    ("source", "required", "passes"),
+    ("source", "required", "workers", "passes"),
     [
-        pytest.param(ONE_TEST, "0", True, id="skipped"),
-        pytest.param(ONE_TEST, "1", False, id="skipped but required"),
-        pytest.param(WHOLE_MODULE, "1", False, id="module skipped but required"),
-        pytest.param(EXPECTED_TO_FAIL, "1", True, id="expected to fail"),
+        pytest.param(ONE_TEST, "0", "0", True, id="skipped"),
+        pytest.param(ONE_TEST, "1", "0", False, id="skipped but required"),
+        pytest.param(ONE_TEST, "1", "1", False, id="skipped but required, xdist"),
+        pytest.param(WHOLE_MODULE, "1", "1", False, id="module skipped but required, xdist"),
+        pytest.param(EXPECTED_TO_FAIL, "1", "0", True, id="expected to fail"),
     ],
 )
-def test_a_skip_fails_the_run_only_where_everything_is_required(tmp_path, source, required, passes, workers):
+def test_a_skip_fails_the_run_only_where_everything_is_required(tmp_path, source, required, workers, passes):
     """In one process and under xdist; and an expected failure is no skip."""
     (tmp_path / "conftest.py").write_text(textwrap.dedent(CONFTEST))
     (tmp_path / "test_it.py").write_text(textwrap.dedent(source))

@@ -27,7 +27,7 @@ from tests.programs.workspaces import Cortext
 
 pytestmark = pytest.mark.process
 
-EVERY = {"call": 1, "git": 1} if KILLS >= ALL_KILLS else {"call": 16, "git": 3}
+EVERY = {"call": 1, "git": 1} if KILLS >= ALL_KILLS else {"call": 24, "git": 4}
 """Of the calls to the operating system, and of the commands to git: all of them with `make crash`."""
 WORDS = "And GraphQL?\n/workspace.stop-conversation\n"
 

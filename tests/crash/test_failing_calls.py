@@ -225,7 +225,7 @@ def fail_each_once(layout: str, calls: str, seed: int, home: str) -> dict[str, A
         for number in range(1, made[call] + 1)
         for error in ERRORS
     ]
-    chosen = Random(seed).sample(possible, share(4, len(possible), layout))
+    chosen = Random(seed).sample(possible, share(2, len(possible), layout))
     struck, wrong = 0, []
     for number, fault in enumerate(chosen):
         place = f"{home}/{number}"

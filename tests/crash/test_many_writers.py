@@ -40,8 +40,8 @@ PATIENCE = 60.0  # a writer waits its turn behind fifteen others
 @pytest.mark.parametrize(
     ("appends", "kills", "durability"),
     [
-        pytest.param(some(30, everything=80), some(12, everything=24), "process", id="appends"),
-        pytest.param(20, 8, "power", id="synced appends"),
+        pytest.param(some(15, everything=80), some(8, everything=24), "process", id="appends"),
+        pytest.param(some(10, everything=20), some(5, everything=8), "power", id="synced appends"),
     ],
 )
 def test_r6_sixteen_processes_save_every_entry_exactly_once(tmp_path, seed, appends, kills, durability):

@@ -1,6 +1,6 @@
-"""kill -9 in a tool turn, at every point in pi's layout and at some in the others (at all of them with `make
-crash`): what was told is there, and whatever is left, the request that resumes it is one that each provider
-takes, of a model that goes on with its own answers as of one that takes over. The stored bytes stay."""
+"""kill -9 in a tool turn, at some points of it, and at all of them with `make crash`: what was told is there,
+and whatever is left, the request that resumes it is one that each provider takes, of a model that goes on
+with its own answers as of one that takes over. The stored bytes stay."""
 
 import asyncio
 import os
@@ -79,7 +79,7 @@ def _kill_everywhere(home: Path, layout: str) -> dict[str, Any]:
     home.mkdir()
     whole = _killed(Path(home, "whole"), layout, 0)
     points = whole["passed"]
-    step = max(1, points // share(56, points, layout))
+    step = max(1, points // share(33, points, layout))
     wrong: list[str] = []
     unanswered = 0
     tried = range(1, points + 1, step)

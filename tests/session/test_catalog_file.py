@@ -38,6 +38,7 @@ from tests.catalog_scan import (
     titles,
 )
 from tests.crash.killing import Child, Report, alone
+from tests.effort import some
 from tests.layouts import ALL
 
 # --- its file -------------------------------------------------------------------------------------------
@@ -288,10 +289,11 @@ def test_processes_that_catch_up_at_once_all_answer_right(crowd, workspace):
             assert db.execute(f"SELECT count(*) FROM {rows}").fetchone() == (count,)
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_process_killed_while_it_catches_up_leaves_nothing_wrong(workspace, home):
     """At any moment of it, in a new catalog and in one that was there."""
-    assert alone(kill_while_catching_up, home=str(home), kills=40) > 4
+    assert alone(kill_while_catching_up, home=str(home), kills=some(16, everything=80)) > 1
 
 
 def kill_while_catching_up(home: str, kills: int) -> int:

@@ -232,7 +232,7 @@ def test_a_listing_is_what_a_full_scan_says_at_any_moment():
         run_state_machine_as_test(
             Listings,
             settings=settings(
-                max_examples=1000 if is_long else 8,
+                max_examples=1000 if is_long else 6,
                 stateful_step_count=30,
                 phases=list(Phase) if is_long else [Phase.reuse, Phase.generate],
                 suppress_health_check=list(HealthCheck),
