@@ -20,15 +20,15 @@ run: $(VENV)/installed ## run pi: make run ARGS="--help"
 # The tests start some thousand processes, which write no bytecode (tests/conftest.py says why): what they load is
 # compiled before. pytest itself keeps what it made of the tests, whatever the shell says, for the next run.
 compile = $(python) -m compileall -q -x node_modules src tests
-run_tests = PYTHONDONTWRITEBYTECODE= $(pytest) -n auto --dist loadgroup
+run_tests = PYTHONDONTWRITEBYTECODE= $(pytest) --dist loadgroup
 
 test: lint ## check style and types, then run the tests (ARGS go to pytest)
 	@$(compile)
-	$(run_tests) $(arguments)
+	$(run_tests) -n auto $(arguments)
 
 check: lint ## the same with the tests that are quick and start no process, in about a minute
 	@$(compile)
-	PERDURE_HYPOTHESIS=few $(run_tests) -m 'not process and not slow' $(arguments)
+	PERDURE_HYPOTHESIS=few $(run_tests) -n logical -m 'not process and not slow' $(arguments)
 
 # mypy keeps what it found in .mypy_cache: from the second time on it looks at what has changed.
 lint: $(VENV)/installed-dev ## check style and types

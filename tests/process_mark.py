@@ -5,7 +5,8 @@
     @pytest.mark.process
     def test_…
 
-One that starts a process and does not say so fails.
+One that starts a process and does not say so fails. The contract of stores is for everybody, and knows no
+marks of ours: its clauses get theirs here.
 """
 
 import sys
@@ -14,6 +15,12 @@ from collections.abc import Iterator
 import pytest
 
 STARTS = {"os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen", "tests.processes.fork"}
+
+SLOW_CLAUSES = (
+    "test_hostile_text_comes_back[a line of 17 MB",
+    "test_sixteen_writers_lose_nothing",
+    "test_a_reader_beside_a_writer_sees_a_prefix",
+)
 
 
 class ProcessMark:
@@ -29,8 +36,9 @@ class ProcessMark:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        # The contract of stores is for everybody, and knows no marks of ours.
         for item in items:
+            if item.name.startswith(SLOW_CLAUSES):
+                item.add_marker(pytest.mark.slow)
             if any(mark.kwargs.get("reason") == "needs fork" for mark in item.iter_markers("skipif")):
                 item.add_marker(pytest.mark.process)
 

@@ -68,6 +68,7 @@ def test_an_answer_that_cannot_be_read_fails_its_own_call(line):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [b"", b"hello", b"[]", b"null", b"{}", b'{"id":3}', b'{"level":30,"id":3}', b"\xff\xfe", b"{" * 99_999],

@@ -142,6 +142,7 @@ def page_of(*parts: render.Part, speaker: str = "assistant", title: str = "t") -
     return Page(html.document(render.Document(title, [("program", "pi")], [turn])))
 
 
+@pytest.mark.slow
 @given(given_document=documents)
 def test_a_page_is_well_made_whatever_is_in_it(given_document):
     """Balanced, and nothing in it but what we put there."""

@@ -280,6 +280,7 @@ def test_every_turn_of_a_document_is_where_it_should_be(given_document):
     assert len(opened) + len(closed) == len(tags)
 
 
+@pytest.mark.slow
 @given(given_document=documents)
 def test_a_document_is_fit_to_be_seen(given_document):
     """Nothing in it is a control, turns the reading direction, or cannot be written at all."""

@@ -44,11 +44,9 @@ def test_the_alternate_screen_is_another_one(numbers):
     script = f"echo before; less -R {numbers.name}; echo after"
     env = {**os.environ, "TERM": "xterm-256color", "LESS": ""}
     with Terminal("sh", "-c", script, cwd=numbers.parent, env=env) as terminal:
-        terminal.until("number 23")
-        assert terminal.screen[0] == "number 1"
+        terminal.until(lambda: terminal.screen[0] == "number 1" and terminal.screen[22] == "number 23")
         terminal.keys("down")
-        terminal.until("number 24")
-        assert terminal.screen[0] == "number 2"
+        terminal.until(lambda: terminal.screen[0] == "number 2" and terminal.screen[22] == "number 24")
         assert b"\x1b[?1h" in terminal.raw
         terminal.keys("pagedown")
         terminal.until("number 47")

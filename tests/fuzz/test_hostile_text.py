@@ -84,6 +84,7 @@ def test_nothing_a_terminal_obeys_or_hides_is_left_in_any_text(strings):
         assert visible(shown) == shown, (SEED, text)
 
 
+@pytest.mark.slow
 def test_one_line_is_safe_and_one_line_whatever_the_text(strings):
     """No line break of any kind, no run of white space, and nothing a terminal obeys."""
     for text in strings:
@@ -92,6 +93,7 @@ def test_one_line_is_safe_and_one_line_whatever_the_text(strings):
         assert not WHITE_SPACE.search(line), (SEED, text)
 
 
+@pytest.mark.slow
 def test_text_fits_its_columns_and_is_cut_between_characters(strings):
     """`fit` never takes more, `pad` takes exactly so many, and neither breaks what is seen as one."""
     source = random.Random(SEED)
@@ -127,6 +129,7 @@ def test_text_reaches_a_terminal_as_it_was_made_visible(strings):
     assert terminal.written() == "".join(f"{visible(text)}\n" for text in (*strings, *told)), SEED
 
 
+@pytest.mark.slow
 def test_bytes_reach_a_terminal_as_visible_text(strings):
     """`Output.raw` is no way around: exported bytes, also such as are no text, are shown and not obeyed."""
     terminal = Terminal()
@@ -138,6 +141,7 @@ def test_bytes_reach_a_terminal_as_visible_text(strings):
     assert written.count("\\xff\n") >= len(strings)
 
 
+@pytest.mark.slow
 def test_json_at_a_terminal_is_safe_and_says_the_same(strings):
     """`Output.data` escapes what a terminal would obey, and whoever parses it has the value back."""
     terminal = Terminal()

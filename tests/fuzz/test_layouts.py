@@ -52,6 +52,7 @@ def damaged(rng: random.Random, data: bytes) -> bytes:
     return data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ALL)
 def test_r13_a_damaged_file_is_read_and_what_is_wrong_with_it_is_told(layout, tmp_path):
     """No exception but of a file that cannot be opened; problems name lines there are; every way agrees."""

@@ -204,6 +204,7 @@ def test_an_incremental_reading_of_a_conversation_that_does_not_say_when_it_bega
     assert len(seen) == 1
 
 
+@pytest.mark.slow
 def test_a_file_of_megabytes_that_was_rewritten_and_grew_is_read_anew(around):
     """Not only its end is compared."""
     path = around / "big.jsonl"

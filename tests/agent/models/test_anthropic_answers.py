@@ -94,6 +94,7 @@ CONTENT = [
 USAGE = Usage(input=7, output=31, cache_read=2000, cache_write=100)
 
 
+@pytest.mark.slow
 def test_an_answer_is_read_as_anthropics_own_sdk_reads_it(wire_server: WireServer):
     """The same bytes for both: the same thoughts, words, calls and figures. And the SDK sends the same."""
     import anthropic

@@ -371,6 +371,7 @@ def is_record(line: bytes) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
 def test_every_complete_turn_of_a_file_cut_anywhere_is_read(folder, path):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from perdure.errors import InvalidId, NotSaved, PerdureError
+from perdure.errors import Conflict, InvalidId, NotSaved, PerdureError
 from perdure.session import ids
 from perdure.session.entry import decode, meaning
 from perdure.session.session import Session
@@ -149,6 +149,19 @@ def test_a_log_that_is_gone_is_told(tmp_path):
     store, ref = put(tmp_path, {STATE: OURS[STATE]})
     (problem,) = store.read(ref).problems
     assert (problem.path, "messages may be missing" in problem.reason) == (ref.path, True)
+
+
+def test_a_session_whose_log_is_gone_for_a_moment_forks_nothing_less(tmp_path):
+    """A network folder may say for a moment that a file is not there. What was read is then missed."""
+    store, ref = put(tmp_path, OURS)
+    log = Path(ref.path)
+    with Session.open(store, ref) as session:
+        log.rename(log.with_name("elsewhere"))
+        with pytest.raises(Conflict, match=re.escape(ref.path)):
+            session.fork()
+        log.with_name("elsewhere").rename(log)
+        session.reload()
+        assert store.read(session.fork()).entries == store.read(ref).entries
 
 
 def test_types_may_have_folders_of_their_own(tmp_path):

@@ -624,6 +624,7 @@ def every_flip(tmp_path):
     return store, ref, flips
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_every_flipped_bit_is_noticed(every_flip):
     """In a file of ours, from its first bit to its last."""
@@ -709,6 +710,7 @@ def test_a_flipped_bit_in_the_version_does_not_flatten_the_tree(tmp_path):
     assert [problem.line for problem in store.read(ref).problems] == [1]
 
 
+@pytest.mark.slow
 def test_a_long_damaged_line_costs_little(tmp_path):
     """However many beginnings of records it holds, it is read through a few times at most."""
     line = b'{"type":"x","id":' * 200_000

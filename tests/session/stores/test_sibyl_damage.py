@@ -169,6 +169,7 @@ def folder(tmp_path):
         yield path
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
 def test_sib_07_every_complete_message_of_a_file_cut_anywhere_is_read(folder, path):
