@@ -371,5 +371,5 @@ def work(text: str, size: int) -> int:
 )
 def test_the_work_for_a_piece_does_not_grow_with_the_answer(start, unit):
     """In a long one a character costs what it costs in a short one, also in pieces of four characters."""
-    short, long = (start + unit * (size // len(unit)) for size in (3 * BOUND, 12 * BOUND))
+    short, long = (start + unit * (size // len(unit)) for size in (2 * BOUND, 8 * BOUND))
     assert work(long, 4) / len(long) < 1.05 * work(short, 4) / len(short)
