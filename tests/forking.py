@@ -76,7 +76,8 @@ class Forker:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", f"from tests.forking import serve; serve({arguments})"],
                 cwd=ROOT,
-                env={"PATH": os.environ["PATH"], **environment},
+                # What it reads once is nobody's settings.
+                env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", **environment},
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
@@ -184,7 +185,7 @@ def _import_programs() -> None:
     from perdure.agent.settings import Settings
 
     settings = msgspec.convert({}, Settings)
-    tools = Equipment(settings, os.sep, project=None, own=(), notice=print).tools
+    tools = Equipment(settings, os.sep, project=None, own=(), notice=lambda _: None).tools
     assert [tool.spec for tool in tools.values()]
 
 

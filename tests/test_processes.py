@@ -130,7 +130,7 @@ def test_many_run_at_once_and_each_hears_of_its_own_end():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_ends_it_however_early_it_comes(number):
     """Also before it has begun."""
-    code = "import time\nwhile True: time.sleep(0.01)"  # one that comes just before a sleep is heard behind it
+    code = "import time\nwhile True: time.sleep(0.01)"  # one that comes just before a sleep is heard after it
     for delay in (0, 0, 0, 0.001, 0.003, 0.01):
         with processes.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL) as process:
             time.sleep(delay)

@@ -15,7 +15,7 @@ from tests.needs import needs, needs_tool
 
 pytestmark = pytest.mark.process
 
-IMPORTS = "import sys\nfrom perdure.front.output import Output, OutputLost, Styled\nout = Output()\n"
+IMPORTS = "import sys\nfrom perdure.front.output import Output, OutputLost, Styled, abandon\nout = Output()\n"
 ROWS, COLUMNS = 10, 40
 
 
@@ -153,7 +153,7 @@ def test_output_that_nobody_takes_is_told_apart():
             out.line("x")
             out.flush()
         except OutputLost as lost:
-            out.abandon()
+            abandon(sys.stdout)
             sys.exit(42 if isinstance(lost.cause, BrokenPipeError) else 1)
     """
     try:
@@ -173,7 +173,7 @@ def test_a_reader_that_leaves_in_the_middle_is_noticed_also_unbuffered(call):
             out.{call}
             out.flush()
         except OutputLost as lost:
-            out.abandon()
+            abandon(sys.stdout)
             sys.exit(42 if isinstance(lost.cause, BrokenPipeError) else 1)
     """
     command = [sys.executable, "-u", "-c", IMPORTS + textwrap.dedent(code)]
@@ -222,9 +222,8 @@ def test_what_may_have_been_meant_is_listed_a_line_each(count, shown, more):
 @pytest.mark.parametrize("call", ["line('x')", "data('x')", "raw(b'x')", "page('x')"])
 def test_output_that_cannot_be_written_is_told_apart(call):
     """Whatever wrote it."""
-    code = (
-        f"{IMPORTS}try:\n    out.{call}\n    out.flush()\nexcept OutputLost:\n    out.abandon(), sys.exit(42)"
-    )
+    code = f"{IMPORTS}try:\n    out.{call}\n    out.flush()\n"
+    code += "except OutputLost:\n    abandon(sys.stdout), sys.exit(42)"
     with open("/dev/full", "w") as full:
         answer = processes.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE)
     assert (answer.returncode, answer.stderr) == (42, b"")

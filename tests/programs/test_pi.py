@@ -1,10 +1,13 @@
 """The command line of `pi`, from outside: a real process, its two outputs and its exit code."""
 
+import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -274,10 +277,60 @@ def test_output_that_cannot_be_written_is_a_failure(arguments):
 @needs("/dev/full", given=os.path.exists("/dev/full"))
 @pytest.mark.parametrize(("arguments", "code"), [(["--wrong"], 2), (["sessions", "show", "none"], 3)])
 def test_an_error_that_cannot_be_told_leaves_its_exit_code(arguments, code):
-    """Also one that cannot be told together with the answer."""
+    """Python's own, for what it could not write, would be 120."""
     with open("/dev/full", "w") as full:
         assert pi(*arguments, stderr=full).returncode == code
         assert pi(*arguments, stdout=full, stderr=full).returncode == code
+
+
+ANSWERS = """if True:
+    import sys
+    from perdure.errors import NotFound
+    from perdure.front.output import Output
+    from perdure.programs import guarded
+
+    def run():
+        Output().line("an answer")
+        {}
+
+    sys.exit(guarded("pi", run))
+"""
+
+
+@needs("/dev/full", given=os.path.exists("/dev/full"))
+@pytest.mark.parametrize(
+    ("end", "code", "told"),
+    [("return 0", 1, ""), ("return 4", 4, ""), ("raise NotFound('Session', 'x')", 3, "x")],
+)
+def test_a_lost_answer_is_told_whatever_the_exit_code_is(end, code, told):
+    """And an error behind it, too."""
+    with open("/dev/full", "w") as full:
+        answer = run(sys.executable, "-c", ANSWERS.format(end), stdout=full)
+    assert answer.returncode == code
+    assert os.strerror(errno.ENOSPC) in answer.stderr
+    assert told in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_ctrl_c_ends_one_whose_answer_nobody_reads():
+    """It waits in its last write, and once more to write would be to wait once more."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while os.write(writing, bytes(4096)):
+            pass
+    os.set_blocking(writing, True)
+    said = [sys.executable, "-c", ANSWERS.format("print('ready', file=sys.stderr)\n        return 0")]
+    with processes.Popen(said, stdout=writing, stderr=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stderr
+        assert waiting.stderr.readline() == "ready\n"
+        while waiting.poll() is None:
+            waiting.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):  # one that came just before the write
+                waiting.wait(2)
+        assert (waiting.returncode, waiting.stderr.read()) == (130, "")
+    os.close(reading)
+    os.close(writing)
 
 
 @needs_tool("sh")

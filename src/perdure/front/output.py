@@ -236,16 +236,6 @@ class Output:
         except OSError as error:
             raise OutputLost(error) from error
 
-    def abandon(self) -> None:
-        """Point elsewhere what cannot be written to, or Python fails again on what is still in its buffer."""
-        for stream in filter(None, (self._stdout, self._stderr)):
-            try:
-                stream.flush()
-            except OSError:
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, stream.fileno())
-                os.close(nowhere)
-
     def _write(self, text: str, spell: Callable[[str], str] = escape) -> None:
         if self._stdout is None:
             raise OutputLost(OSError("standard output is closed"))
@@ -358,6 +348,14 @@ class Progress:
         bar = "=" * (_BAR * min(done, total) // total if total > 0 else 0)
         self._out.is_progress_shown = True
         self._out.transient(f"{self._what} [{bar:{_BAR}}] {done}/{total}")
+
+
+def abandon(stream: TextIO | None) -> None:
+    """Point it elsewhere, or Python fails again on what is still in its buffer."""
+    if stream is not None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def painted(parts: Sequence[str | Styled], colour: bool) -> str:

@@ -25,23 +25,29 @@ READER_LEFT = 141  # what a shell reports for any program whose pipe was closed 
 def guarded(name: str, run: "Callable[[], int]") -> int:
     """Run a program and return its exit code; no exception a user can cause leaves here."""
     try:
-        code = run()
+        try:
+            code = run()
+        except KeyboardInterrupt:
+            code = 130
+        except Exception as error:
+            code = _told(name, error)
+        return _written_out(name, code)
     except KeyboardInterrupt:
-        code = 130
-    except Exception as error:
-        code = _told(name, error)
-    return _written_out(name, code)
+        from perdure.front.output import abandon
+
+        abandon(sys.stdout)  # whoever reads it may have stopped, and Python would wait for them once more
+        return 130
 
 
 def _told(name: str, error: Exception) -> int:
     """The exit code that says the same."""
     from perdure.errors import PerdureError
-    from perdure.front.output import Output, OutputLost
+    from perdure.front.output import Output, OutputLost, abandon
     from perdure.front.visible import one_line
 
     out = Output(program=name)
     if isinstance(error, OutputLost):
-        out.abandon()
+        abandon(sys.stdout)
         if isinstance(error.cause, BrokenPipeError):
             return READER_LEFT
         reason = error.cause.strerror or str(error.cause)
@@ -51,8 +57,8 @@ def _told(name: str, error: Exception) -> int:
         raise error
     try:
         out.failed(error)
-    except OutputLost:  # of the answer before it
-        out.abandon()
+    except OutputLost as lost:  # of the answer before it
+        _told(name, lost)
         out.failed(error)
     return error.exit_code
 
@@ -62,14 +68,15 @@ def _written_out(name: str, code: int) -> int:
     terminal that was closed or on a full disk, it would end with a code of its own."""
     for stream in (sys.stdout, sys.stderr):
         try:
-            if stream is not None and not stream.closed:
+            if stream is not None and not getattr(stream, "closed", False):
                 stream.flush()
         except OSError as error:
-            from perdure.front.output import Output, OutputLost
+            from perdure.front.output import OutputLost, abandon
 
-            if stream is sys.stdout and code == 0:
-                code = _told(name, OutputLost(error))
-            Output().abandon()
+            abandon(stream)
+            if stream is sys.stdout:
+                told = _told(name, OutputLost(error))
+                code = code or told
     return code
 
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from msgspec import UNSET
 
-from perdure.errors import Conflict, NotSaved, PerdureError, UsageError
+from perdure.errors import NotSaved, PerdureError, UsageError
 from perdure.session import context, ids, tree
 from perdure.session.context import Chosen, Live
 from perdure.session.entry import Body, Entry, Label, SessionInfo, new, placed
@@ -252,13 +252,10 @@ class Session:
         with self._turn:
             if self._tree is None:
                 page = self.store.read(self.ref)
-                found = tree.fold(page.entries)
-                known = {entry.id for entry in found.entries}
-                if self._ends.tip is not None and self._ends.tip not in known:
-                    raise Conflict(self.ref.path, "has lost what was read of it")
-                self._tree, self._ids = found, known
+                self._tree = tree.fold(page.entries)
                 if not self._moved:
-                    self._ends = found.ends  # with the names that entries of one id have in the tree
+                    self._ends = self._tree.ends  # with the names that entries of one id have in the tree
+                self._ids = {entry.id for entry in self._tree.entries}
                 self.problems = page.problems
                 self._header = page.header
             return self._tree

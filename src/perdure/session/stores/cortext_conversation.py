@@ -136,15 +136,18 @@ class ConversationStore(JsonlStore):
         return CortextReader(ref.path, Header(ref.id, ""))
 
     def _is_unwritten(self, ref: Found) -> bool:
-        """Whether there is a conversation, and no log in it yet."""
+        """Whether there is a conversation, and no log in it yet. One that session.json tells of is looked for
+        twice: a network folder may say for a moment that a file is not there, and all would seem empty."""
         relative = self.relative(ref)
         try:
             if files.status(self.root, relative):
                 return False
             own = files.status(self.root, os.path.dirname(relative))
+            if not (own and relative.endswith(os.sep + LOG) and stat.S_ISDIR(own.st_mode)):
+                return False
+            return not self._state(ref).log_bytes or not files.status(self.root, relative)
         except OSError:
             return False
-        return bool(own and relative.endswith(os.sep + LOG) and stat.S_ISDIR(own.st_mode))
 
     # --- writing ----------------------------------------------------------------------------------
 
