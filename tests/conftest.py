@@ -71,10 +71,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Half as many again as there are cores: a third of the time, tests wait for processes and disks. What
-    `make check` runs waits for nothing."""
+    """Two for each core: tests wait for processes and disks. What `make check` runs waits for nothing."""
     cores = os.cpu_count() or 1
-    return cores + cores // 2 if config.option.numprocesses == "auto" else cores
+    return 2 * cores if config.option.numprocesses == "auto" else cores
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
