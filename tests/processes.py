@@ -19,6 +19,7 @@ import functools
 import json
 import os
 import pty
+import re
 import select
 import shlex
 import shutil
@@ -41,6 +42,7 @@ from tests.forking import MCP, Forker, Request, line_from
 SCRIPTS = Path(sys.executable).parent
 PROGRAMS = {str(SCRIPTS / name) for name in ("aur", "cortext", "perdure", "pi", "sibyl", "soleur")}
 PI = (sys.executable, "-m", "perdure")
+QUOTED = re.compile(r"""'[^']*'|"[^"$`\\]*\"""")
 SHELLS_OWN = {*"|&;<>()$`*?[]#~={}!\n"}
 # What is read once, and as the warm process has read it.
 READ_ONCE = ("PYTHON", "LANG", "LC_", "SSL_CERT_")
@@ -171,9 +173,15 @@ def run(
 
 
 def run_typed(command: str, **options: Any) -> CompletedProcess[Any]:
-    """What is typed into a shell. A plain command needs none: that is forked if it is one of ours."""
-    is_plain = SHELLS_OWN.isdisjoint(command)
-    return run(shlex.split(command) if is_plain else ["sh", "-c", command], **options)
+    """What is typed into a shell. A plain command needs none, nor does the last one of a pipe: that is forked
+    if it is one of ours."""
+    before, pipe, last = command.rpartition(" | ")
+    if not SHELLS_OWN.isdisjoint(QUOTED.sub("", last)):
+        return run(["sh", "-c", command], **options)
+    if pipe:
+        given = {name: options[name] for name in ("cwd", "env", "text") if name in options}
+        options["input"] = run(["sh", "-c", before], stdout=PIPE, **given).stdout
+    return run(shlex.split(last), **options)
 
 
 class spawn(fdpexpect.fdspawn):  # type: ignore[misc]
