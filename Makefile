@@ -26,7 +26,7 @@ test: lint ## check style and types, then run the tests (ARGS go to pytest)
 	@$(compile)
 	$(run_tests) -n auto $(arguments)
 
-check: lint ## the same with the tests that are quick and start no process, in about a minute
+check: lint ## the same with the tests that are quick and start no process, in a minute and a half
 	@$(compile)
 	PERDURE_HYPOTHESIS=few $(run_tests) -n logical -m 'not process and not slow' $(arguments)
 
