@@ -48,8 +48,6 @@ IMPORTED_LATE = (
 # Its types are as large as all the rest, and what forks copies the table of all its memory each time.
 MCP = "mcp"
 NO_PROGRAM = "perdure.testing"
-
-
 # A program ignores none of these, whoever started the tests and how.
 OBEYED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
@@ -68,7 +66,7 @@ class Forker:
     """The caller's side."""
 
     def __init__(self, environment: Mapping[str, str], *, has_programs: bool, has_mcp: bool) -> None:
-        """What has not imported that is smaller, and so quicker to fork again and again."""
+        """A process without the imports of the programs, or of MCP, is smaller, and so quicker to fork."""
         self._lock = threading.Lock()
         self._requests, theirs = socket.socketpair()
         with theirs:
@@ -168,7 +166,7 @@ def serve(descriptor: int, has_programs: bool, has_mcp: bool) -> None:
 
 
 def _import_programs() -> None:
-    """And what a process works out once, and then keeps."""
+    """Import what programs import, and work out what a process works out once and then keeps."""
     for name in IMPORTED_LATE:
         with suppress(ImportError):  # an extra that is not installed
             import_module(name)

@@ -16,6 +16,7 @@ from perdure.session.entry import Assistant as AssistantMessage
 from perdure.session.entry import (
     Compaction,
     ContextEdit,
+    Custom,
     Entry,
     Label,
     Message,
@@ -105,6 +106,18 @@ def test_a_context_read_from_the_end_is_that_of_the_whole_path(store, entries):
         session.append(said("one more"))
         found = session.context()
     assert Session.view(store, ref).context() == found
+
+
+def test_a_reset_whose_parent_is_missing_is_one_however_a_session_is_read(store):
+    """It follows the entry before it, for whoever opens the session as for whoever has read all of it."""
+    stamp = "2026-01-31T09:05:00.000Z"
+    before = new(said("before"), id="a", parent_id=None, timestamp=stamp)
+    reset = new(Custom(context.RESET), id="c", parent_id="gone", timestamp=stamp)
+    ref = store.create(Header(ids.new_id(), stamp), [before, reset])
+    session = Session.view(store, ref)
+    assert session.context().messages == []
+    assert session.entries[-1].parent_id == "a"
+    assert session.context().messages == []
 
 
 def test_what_append_returns_is_already_there_for_others(store):

@@ -40,7 +40,7 @@ def guarded(name: str, run: "Callable[[], int]") -> int:
 
 
 def _told(name: str, error: Exception) -> int:
-    """The exit code that says the same."""
+    """Tell the user of it, and return the exit code that says the same."""
     from perdure.errors import PerdureError
     from perdure.front.output import Output, OutputLost, abandon
     from perdure.front.visible import one_line

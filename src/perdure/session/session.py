@@ -38,8 +38,8 @@ class Session:
         self._header = Header(ref.id, "")
         self.problems: list[Problem] = []
         """What was found damaged so far, in what was read so far."""
-        self._ends = self._read_ends()
         self._moved = False
+        self._ends = self._read_ends()
         self._attempt: str | None = None
         """The last entry of an append that was interrupted: only a look tells whether it is there."""
 
@@ -245,8 +245,11 @@ class Session:
         self.close()
 
     def _read_ends(self) -> tree.Ends:
-        with closing(self.store.read_back(self.ref, self.problems)) as newest_first:
-            return tree.ends(newest_first)
+        try:
+            with closing(self.store.read_back(self.ref, self.problems)) as newest_first:
+                return tree.ends(newest_first)
+        except LookupError:
+            return self._folded().ends  # a parent is missing: all is read for the place of its child
 
     def _folded(self) -> tree.Tree:
         with self._turn:

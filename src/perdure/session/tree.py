@@ -72,14 +72,27 @@ def fold(entries: Iterable[Entry]) -> Tree:
 
 
 def ends(newest_first: Iterable[Entry]) -> Ends:
-    """Where a session ends, reading no further back than its last entry that is not metadata."""
+    """Where a session ends, reading no further back than its last entry that is not metadata and the parents
+    that the metadata behind it names.
+
+    Raises LookupError where such a parent is not found: that metadata needs `fold` to get its place.
+    """
     behind: list[Entry] = []
     head: str | None = None
+    wanted: set[str] = set()
     for entry in newest_first:
-        if entry.type not in METADATA:
-            head = entry.id
+        wanted.discard(entry.id)
+        if head is None:
+            if entry.type not in METADATA:
+                head = entry.id
+            else:
+                behind.append(entry)
+                if entry.parent_id is not None:
+                    wanted.add(entry.parent_id)
+        if head is not None and not wanted:
             break
-        behind.append(entry)
+    if wanted:
+        raise LookupError(wanted)
     return advanced(Ends(head, head), reversed(behind))
 
 
