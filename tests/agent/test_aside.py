@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 
@@ -16,42 +15,48 @@ from perdure.session.stores import open_store
 pytestmark = pytest.mark.anyio
 
 
-async def slow(done: list[str]) -> str:
-    await asyncio.sleep(0.02)
-    done.append("done")
-    return "result"
+class Work:
+    """Something slow: it goes on until it is let go."""
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+        self.has_ended = False
+
+    async def here(self) -> str:
+        while not self.let_go.is_set():
+            await asyncio.sleep(0)
+        self.has_ended = True
+        return "result"
+
+    def there(self) -> str:
+        self.let_go.wait(60)
+        self.has_ended = True
+        return "result"
 
 
-def slow_in_thread(done: list[str]) -> str:
-    time.sleep(0.02)
-    done.append("done")
-    return "result"
-
-
-WAYS = {
-    "in_thread": lambda done: in_thread(slow_in_thread, done),
-    "settled": lambda done: settled(slow(done)),
-}
+WAYS = {"in_thread": lambda work: in_thread(work.there), "settled": lambda work: settled(work.here())}
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("times", [0, 1, 3])
 async def test_whoever_is_cancelled_has_the_result_and_learns_of_it_at_the_next_await(way, times):
-    done: list[str] = []
+    work = Work()
     seen: list[str] = []
 
-    async def work() -> None:
-        seen.append(await WAYS[way](done))
+    async def wait_for_it() -> None:
+        seen.append(await WAYS[way](work))
         await asyncio.sleep(0)
         seen.append("was not cancelled")
 
-    task = asyncio.create_task(work())
-    await asyncio.sleep(0.005)
+    task = asyncio.create_task(wait_for_it())
+    await asyncio.sleep(0)
     for _ in range(times):
         task.cancel()
         await asyncio.sleep(0)
+    assert not task.done()
+    work.let_go.set()
     await asyncio.wait([task])
-    assert done == ["done"]
+    assert work.has_ended
     assert seen == (["result"] if times else ["result", "was not cancelled"])
     assert task.cancelled() == bool(times)
 
@@ -62,18 +67,12 @@ async def test_what_a_thread_raises_is_raised_here():
 
 
 async def test_the_loop_goes_on_meanwhile():
-    ticks = 0
-
-    async def tick() -> None:
-        nonlocal ticks
-        while True:
-            ticks += 1
-            await asyncio.sleep(0.001)
-
-    ticking = asyncio.create_task(tick())
-    await in_thread(time.sleep, 0.05)
-    ticking.cancel()
-    assert ticks > 2
+    work = Work()
+    waiting = asyncio.create_task(in_thread(work.there))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    work.let_go.set()
+    assert await waiting == "result"
 
 
 @pytest.mark.parametrize(("quick", "here"), [(10.0, [False, True, True]), (0.0, [False] * 3)])

@@ -4,12 +4,12 @@ import json
 import os
 import re
 import threading
-import time
 
 import pytest
 
 from perdure import PerdureError, SessionEntry, SessionManager
 from perdure.testing import assistant_entry, tool_call_entry, tool_result_entry, user_entry
+from tests.moments import next_moment
 
 
 @pytest.fixture
@@ -83,9 +83,11 @@ def test_pi_02_a_loaded_session_has_messages_calls_and_results_in_order(manager)
 def test_pi_03_sessions_are_listed_newest_first(manager):
     """By what was last said, with title, time and count; a name goes before the first words."""
     old, new, empty = (manager.create_session() for _ in range(3))
+    next_moment()
     manager.save(old, [user_entry("the\n first   question"), assistant_entry("answer")])
+    next_moment()
     manager.save(new, [user_entry("second")])
-    time.sleep(0.002)  # times are kept in milliseconds
+    next_moment()
     manager.save(old, [user_entry("again")])
     listed = manager.list_sessions()
     assert [summary.id for summary in listed] == [old, new, empty]

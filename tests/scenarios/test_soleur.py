@@ -9,7 +9,6 @@ import os
 import re
 import stat
 import sys
-import time
 import uuid
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +24,7 @@ from perdure.session.session import Session
 from perdure.session.stores import Found, Store, files, open_store
 from perdure.testing import assistant_entry, tool_call_entry, tool_result_entry, user_entry
 from perdure.testing.durable import holding, needs_fork
+from tests.moments import next_moment
 
 FIELDS = ["id", "agent_type", "project_name", "project_context"]
 FIELDS += ["messages", "decisions", "created_at", "updated_at"]
@@ -174,7 +174,7 @@ def test_sol_04_a_diff_shows_only_what_was_said(store):
         session.append(user_entry("one"), assistant_entry("two"), decided("Use Postgres", session))
         session.append(user_entry("three"))
         before = Path(session.ref.path).read_text().splitlines()
-        time.sleep(0.002)  # so that the time of the save is another one
+        next_moment()
         session.append(assistant_entry("four"))
         after = Path(session.ref.path).read_text().splitlines()
     gone = [line[2:] for line in difflib.ndiff(before, after) if line.startswith("- ")]

@@ -13,6 +13,7 @@ from perdure.session.stores import open_store
 from perdure.session.stores.lock import Lock
 from perdure.testing import user_entry
 from tests.agent.models.wire_server import wire_server
+from tests.moments import next_moment
 from tests.programs.started import Program, document, soleur, system_of
 
 __all__ = ["soleur", "wire_server"]
@@ -233,6 +234,7 @@ def test_sol_12_with_a_ledger_that_cannot_be_read_sessions_say_what_was_decided(
     """In lists and in prompts; what is wrong with the ledger is said once, and with each list."""
     soleur.answers(wire_server, "Hm.")
     soleur.within("--fresh", stdin="/decide Ours.\n")
+    next_moment()
     soleur.within("--fresh", stdin="/decide Theirs.\n")
     second, first = soleur.files
     ledger.unlink()

@@ -31,6 +31,7 @@ from tests.catalog_scan import (
     titles,
 )
 from tests.layouts import ALL
+from tests.moments import next_moment
 
 LINES = ("pi", "aurora", "cortext")
 
@@ -109,6 +110,7 @@ def test_text_that_is_known_stays_up_to_date_in_every_listing(workspace):
     look(text=True)
     for layout, ref in refs.items():
         more(layout, ref, "brav")
+        next_moment()
     look()
     assert len(found("brav")) == len(found("alfa")) == len(ALL)
     listed(text="brav")

@@ -19,6 +19,7 @@ from perdure.session.layouts import Home
 from perdure.session.stores import Found, Header, Store, open_store
 from perdure.testing import user_entry
 from tests.layouts import ALL, store_of
+from tests.moments import next_moment
 
 STAMP = "2026-01-31T09:05:00.123Z"
 
@@ -395,6 +396,7 @@ def test_what_was_deleted_last_is_first_whatever_its_layout(machine):
     for home, refs in machine.items():
         delete(home, refs[0])
         order.append(f"{home.program}:{refs[0].id}")
+        next_moment()
     gone = reference.deleted(list(machine))
     assert [each.reference for each in gone] == order[::-1]
     for each in gone:

@@ -12,6 +12,7 @@ from perdure.session.session import Session
 from tests.front.commands.machine import Machine, at_terminal, break_home, process
 from tests.front.typed import Typed
 from tests.layouts import ALL, store_of
+from tests.moments import next_moment
 
 HOSTILE = "a\x1b[31mb\u202ec\x07"
 
@@ -186,6 +187,7 @@ def test_the_trash_of_all_homes_is_listed_the_last_deleted_first(full):
     """With program, id, title, time and size; for programs the times are exact."""
     for name in names(full):
         assert full.run("rm", name).code == 0
+        next_moment()
     done = full.run("trash")
     assert (done.code, done.err) == (0, "")
     head, *lines = done.out.splitlines()

@@ -25,6 +25,7 @@ from perdure.testing import user_entry
 from perdure.testing.durable import is_running, needs_fork, process
 from perdure.testing.writing import child, turns
 from tests.effort import FEW, some
+from tests.moments import next_moment
 from tests.pi_files import in_memory
 from tests.sibyl_files import GOLDEN, put, read_form, store_in
 
@@ -166,6 +167,7 @@ def test_sib_08_a_listing_shows_the_last_saved_first(tmp_path):
     store = store_in(tmp_path)
     for number in range(1, 4):
         ref = store.create(Header(f"s{number}", STAMP), turns(number))
+        next_moment()
     append(store, Found("s1", str(Path(store.root) / "s1" / "session.lisp")))
     rows = store.listing()
     assert [(row.id, row.message_count) for row in rows] == [("s1", 2), ("s3", 3), ("s2", 2)]
@@ -226,6 +228,7 @@ def test_r18_whatever_is_in_the_index_the_listing_is_that_of_a_full_scan(tmp_pat
     SPOILERS[how](index_of(store))
     assert store.listing() == expected
     assert store.listing() == expected
+    next_moment()
     append(store, refs[0])
     assert [row.id for row in store.listing()][:1] == ["s1"]
     if how != "a link":
