@@ -43,13 +43,15 @@ format: $(VENV)/installed-dev ## put the code into the project's format
 bench: $(VENV)/installed-dev ## measure speed beside physical limits (ARGS="--quick"), and beside peers (PEERS=1)
 	@$(python) -m bench $(if $(filter-out 0,$(PEERS)),--peers) $(arguments)
 
-# The long runs print their seed, so nothing is captured and no time limit applies.
+# The long runs have no time limit. They show their seed first, each test when it has ended, and its figures at the end.
+long_run = $(pytest) -n logical --dist loadgroup -v -rP --timeout=0
+
 crash: $(VENV)/installed-dev ## kill writers 10,000 times and look for lost work (PERDURE_KILLS=n)
-	PERDURE_KILLS="$${PERDURE_KILLS:-10000}" $(pytest) tests/crash -s --timeout=0 $(arguments)
+	PERDURE_KILLS="$${PERDURE_KILLS:-10000}" $(long_run) tests/crash $(arguments)
 
 fuzz: $(VENV)/installed-dev ## read a million damaged lines (PERDURE_FUZZ_LINES=n), and try every law on new examples
-	PERDURE_FUZZ_LINES="$${PERDURE_FUZZ_LINES:-1000000}" PERDURE_HYPOTHESIS=long $(pytest) tests/fuzz -s --timeout=0 $(arguments)
-	PERDURE_FUZZ_LINES="$${PERDURE_FUZZ_LINES:-1000000}" PERDURE_HYPOTHESIS=random $(pytest) -n auto --dist loadgroup -m 'hypothesis or long' --ignore tests/fuzz --timeout=0 $(arguments)
+	PERDURE_FUZZ_LINES="$${PERDURE_FUZZ_LINES:-1000000}" PERDURE_HYPOTHESIS=long $(long_run) tests/fuzz $(arguments)
+	PERDURE_FUZZ_LINES="$${PERDURE_FUZZ_LINES:-1000000}" PERDURE_HYPOTHESIS=random $(long_run) -m 'hypothesis or long' --ignore tests/fuzz $(arguments)
 
 local: $(VENV)/installed-dev build/local-model/installed ## hold conversations with a real, small language model (a download of 130 MB)
 	PERDURE_REQUIRE_ALL=1 $(pytest) tests/local/test_*.py $(arguments)

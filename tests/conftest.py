@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from tests.needs import SkipPolicy
 from tests.process_mark import ProcessMark
+from tests.seed import SEED, ShownSeed
 from tests.slowest import SlowestFiles
 
 # Hypothesis: `make test` tries the same examples in every run, so that it turns red by a change and by
@@ -56,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SkipPolicy(), "skip-policy")
     config.pluginmanager.register(ProcessMark(), "process-mark")
     config.pluginmanager.register(SlowestFiles(), "slowest-files")
+    config.pluginmanager.register(ShownSeed(), "shown-seed")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -98,6 +100,11 @@ def no_settings_from_outside(tmp_path_factory):
         patch.setenv("PYTHONDONTWRITEBYTECODE", "1")
         patch.setattr(sys, "dont_write_bytecode", True)
         yield
+
+
+@pytest.fixture(scope="session")
+def seed() -> int:
+    return SEED
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """The rules of `conftest.py` and `needs.py` hold, for they guard every other test."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -66,10 +67,29 @@ EXPECTED_TO_FAIL = """
 
 CONFTEST = """
     from tests.needs import SkipPolicy
+    from tests.seed import ShownSeed
 
     def pytest_configure(config):
         config.pluginmanager.register(SkipPolicy())
+        config.pluginmanager.register(ShownSeed())
 """
+
+
+def run_pytest(
+    folder: Path, source: str, *options: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """A run of its own, of one file, with plugins of ours."""
+    (folder / "conftest.py").write_text(textwrap.dedent(CONFTEST))
+    (folder / "test_it.py").write_text(textwrap.dedent(source))
+    lean = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *lean, *options, folder],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
 
 
 @pytest.mark.process
@@ -85,18 +105,28 @@ CONFTEST = """
 )
 def test_a_skip_fails_the_run_only_where_everything_is_required(tmp_path, source, required, workers, passes):
     """In one process and under xdist; and an expected failure is no skip."""
-    (tmp_path / "conftest.py").write_text(textwrap.dedent(CONFTEST))
-    (tmp_path / "test_it.py").write_text(textwrap.dedent(source))
-    lean = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", workers, *lean, tmp_path],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PERDURE_REQUIRE_ALL": required},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
+    done = run_pytest(tmp_path, source, "-n", workers, PERDURE_REQUIRE_ALL=required)
     assert (done.returncode == 0) == passes, done.stdout + done.stderr
     assert ("unicorn" in done.stdout) == (source is not EXPECTED_TO_FAIL)
     if source is ONE_TEST:
         assert "1 test skipped: 1 needs a unicorn" in done.stdout
+
+
+TELLS_ITS_SEED = """
+    from tests.seed import SEED
+
+    def test_one(): assert SEED < 0
+
+    def test_other(): assert SEED < 0
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("options", [["-n", "2"], ["-q"]], ids=["two workers", "quiet"])
+def test_what_fails_can_be_repeated_from_the_seed_that_is_shown(tmp_path, options):
+    """One for all workers; the same again if it is given."""
+    for given in ("", "1234567"):
+        out = run_pytest(tmp_path, TELLS_ITS_SEED, *options, PERDURE_SEED=given).stdout
+        (seed,) = set(re.findall(r"PERDURE_SEED=(\d+)", out))
+        assert set(re.findall(r"^E +assert (\d+) < 0", out, re.MULTILINE)) == {seed}
+        assert given in ("", seed)

@@ -1,7 +1,5 @@
-"""For every crash test: the layout it runs against, and the seed that repeats it."""
+"""For every crash test: the layout it runs against."""
 
-import os
-import secrets
 import sys
 
 import pytest
@@ -19,11 +17,3 @@ def linux():
 @pytest.fixture(params=LAYOUTS)
 def layout(request):
     return request.param
-
-
-@pytest.fixture
-def seed():
-    """Shown when the test fails, and with -s. The same seed makes the same choices again."""
-    number = int(os.environ.get("PERDURE_SEED") or secrets.randbits(32))
-    print(f"PERDURE_SEED={number}")
-    return number

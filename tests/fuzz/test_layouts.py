@@ -54,10 +54,8 @@ def damaged(rng: random.Random, data: bytes) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ALL)
-def test_r13_a_damaged_file_is_read_and_what_is_wrong_with_it_is_told(layout, tmp_path):
+def test_r13_a_damaged_file_is_read_and_what_is_wrong_with_it_is_told(layout, seed, tmp_path):
     """No exception but of a file that cannot be opened; problems name lines there are; every way agrees."""
-    seed = int(os.environ.get("PERDURE_SEED") or random.SystemRandom().getrandbits(32))
-    print(f"PERDURE_SEED={seed}")
     rng = random.Random(seed)
     store = store_of(layout, tmp_path)
     said = turns(12)

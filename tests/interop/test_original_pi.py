@@ -74,11 +74,6 @@ def manager(pi, project, monkeypatch) -> SessionManager:
     return SessionManager(durability="process")
 
 
-@pytest.fixture(scope="module")
-def seed() -> int:
-    return int(os.environ.get("PERDURE_SEED") or random.randrange(2**32))
-
-
 # --- our sessions there ---------------------------------------------------------------------------
 
 
@@ -125,9 +120,8 @@ def test_the_original_reads_our_session_as_we_do(ours, name):
     assert there(ours[name].dump) == here(ours[name].path)
 
 
-def test_the_original_reads_any_session_of_ours_as_we_do(ours, seed):
+def test_the_original_reads_any_session_of_ours_as_we_do(ours):
     """Whatever was appended, in whatever order, on whatever branch."""
-    print(f"PERDURE_SEED={seed}")
     for number in map(str, range(ANY)):
         assert there(ours[number].dump) == here(ours[number].path)
 
@@ -160,9 +154,8 @@ def test_the_originals_fork_holds_our_lines_byte_for_byte(ours, name):
     assert copied == lines
 
 
-def test_the_original_reads_our_fork_of_its_fork_of_ours_as_we_do(ours, pi, seed):
+def test_the_original_reads_our_fork_of_its_fork_of_ours_as_we_do(ours, pi):
     """Copies of copies: records that carry the checksum of another file are sealed again with our own."""
-    print(f"PERDURE_SEED={seed}")
     script = Script()
     made = []
     for each in ours.values():
@@ -211,9 +204,8 @@ def test_we_read_the_originals_session_as_it_does(theirs, name):
     assert here(path) == there(dump)
 
 
-def test_we_read_any_session_of_the_original_as_it_does(theirs, seed):
+def test_we_read_any_session_of_the_original_as_it_does(theirs):
     """Whatever its API appended, in whatever order, on whatever branch."""
-    print(f"PERDURE_SEED={seed}")
     for number in map(str, range(ANY)):
         path, dump = theirs[number]
         assert here(path) == there(dump)

@@ -108,13 +108,6 @@ def hostile_ids(seed: int, count: int) -> Iterator[str]:
         yield "".join(rng.choices(PIECES, k=rng.choice((1, 2, 2, 3, 3, 4, 8))))
 
 
-@pytest.fixture
-def seed() -> int:
-    chosen = int(os.environ.get("PERDURE_SEED") or random.SystemRandom().getrandbits(32))
-    print(f"PERDURE_SEED={chosen}")
-    return chosen
-
-
 def contents(folder: Path) -> dict[str, bytes | str | None]:
     found: dict[str, bytes | str | None] = {}
     for path in sorted(folder.rglob("*")):
