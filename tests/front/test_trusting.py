@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perdure.agent.project import KINDS, Offer
@@ -286,6 +286,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=300) | st.sampled_from(
 
 
 @given(st.lists(st.lists(TEXTS, max_size=8), max_size=3), st.integers(1, 120))
+@example([["a" * 500]], 8)  # as wide as what is before a line that goes on
 def test_what_is_offered_is_folded_and_none_of_it_lost(offered, columns):
     """No line is wider than the screen, if that is not all too narrow; every line but a group's first is
     indented, and one that goes on is indented more."""

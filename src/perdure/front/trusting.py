@@ -63,7 +63,7 @@ def lines(offers: Iterable[Offer], columns: int = 0, *, is_brief: bool = False) 
     nothing that is dangerous."""
     from perdure.agent.project import DANGEROUS
 
-    room = columns - len(_FURTHER) if columns else 0
+    room = max(columns - len(_FURTHER), 1) if columns else 0  # 0 is for no limit
     for kind, allows, items in offers:
         first, *further = folded(f"{kind}: {allows}", room)
         yield (_HEAD, Styled(f"{kind}:", "bold"), first.removeprefix(f"{kind}:"))
