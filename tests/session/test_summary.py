@@ -106,6 +106,12 @@ def test_a_status_of_the_header_counts_unless_a_later_one_is_recorded(covers, st
     assert summary.of(header, entries).status == lifecycle.recorded(header, entries) == status
 
 
+def test_a_status_without_a_word_is_none():
+    """It takes none away that was recorded before."""
+    words = [new(lifecycle.body(word), id=f"n{word}", timestamp=STAMP) for word in ("paused", "")]
+    assert summary.of(HEADER, words).status == lifecycle.recorded(HEADER, words) == "paused"
+
+
 @given(
     entries=noted_sessions(), covers=st.integers(0, 30), status=st.sampled_from(["", "active", "completed"])
 )

@@ -94,7 +94,7 @@ class Tally(Struct, omit_defaults=True):
     def _take(self, said: Custom) -> None:
         """What a program says of a session, whichever program that is."""
         match said:
-            case Custom(custom_type="perdure.status", data={"status": str(status)}):
+            case Custom(custom_type="perdure.status", data={"status": str(status)}) if status:
                 self.status, self.status_at = status, self.entries
             case Custom(custom_type="perdure.summary"):
                 self.summed_up_at = self.entries
