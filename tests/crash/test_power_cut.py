@@ -29,6 +29,7 @@ pytestmark = pytest.mark.process
 SHUTDOWN = 0x8004587D
 LOG_FLUSH, NO_LOG_FLUSH = 1, 2
 IN_A_SESSION = 12  # groups of entries, then it is forked and a new one is begun
+HOMES = 4  # used in turn: the disk holds what the lives before left, and has room for one more
 SAID_BEFORE = 4  # reports before every other cut: a session and three groups of entries
 
 
@@ -40,7 +41,7 @@ def disk(tmp_path):
     if os.geteuid() != 0 or not shutil.which("mkfs.ext4"):
         pytest.skip("needs root and mkfs.ext4")
     with image.open("wb") as file:
-        file.truncate(64 * 2**20)
+        file.truncate(128 * 2**20)
     subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True, capture_output=True)
     if subprocess.run(["mount", "-o", "loop", image, place], capture_output=True).returncode:
         pytest.skip("needs the right to mount an ext4 image on a loop device")
@@ -103,7 +104,7 @@ def cut_again_and_again(cuts: int, seed: int, layout: str, image: str, place: st
     counted = {"cuts": cuts, "sessions": 0, "entries": 0, "forks": 0}
     for life in range(cuts):
         random = Random(f"{seed}/{life}/cut")
-        home = f"{place}/{life % 20}"
+        home = f"{place}/{life % HOMES}"
         shutil.rmtree(home, ignore_errors=True)
         with Child(partial(write_on_and_on, home, layout, seed, life)) as writer:
             heard = writer.at_least(SAID_BEFORE) if life % 2 == 0 else []  # however busy the machine is
