@@ -20,15 +20,16 @@ run: $(VENV)/installed ## run pi: make run ARGS="--help"
 # The tests start some thousand processes, which write no bytecode (tests/conftest.py says why): what they load is
 # compiled before. pytest itself keeps what it made of the tests, whatever the shell says, for the next run.
 compile = $(python) -m compileall -q -x node_modules src tests
-run_tests = PYTHONDONTWRITEBYTECODE= $(pytest) --dist loadgroup
+on_all_cores = -n auto --dist loadgroup
+run_tests = PYTHONDONTWRITEBYTECODE= $(pytest) $(on_all_cores)
 
 test: lint ## check style and types, then run the tests (ARGS go to pytest)
 	@$(compile)
-	$(run_tests) -n auto $(arguments)
+	$(run_tests) $(arguments)
 
-check: lint ## the same with the tests that are quick and start no process, in a minute and a half
+check: lint ## the same with the tests that are quick and start no process
 	@$(compile)
-	PERDURE_HYPOTHESIS=few $(run_tests) -n logical -m 'not process and not slow' $(arguments)
+	PERDURE_HYPOTHESIS=few $(run_tests) -m 'not process and not slow' $(arguments)
 
 # mypy keeps what it found in .mypy_cache: from the second time on it looks at what has changed.
 lint: $(VENV)/installed-dev ## check style and types
@@ -44,7 +45,7 @@ bench: $(VENV)/installed-dev ## measure speed beside physical limits (ARGS="--qu
 	@$(python) -m bench $(if $(filter-out 0,$(PEERS)),--peers) $(arguments)
 
 # The long runs have no time limit. They show their seed first, each test when it has ended, and its figures at the end.
-long_run = $(pytest) -n logical --dist loadgroup -v -rP --timeout=0
+long_run = $(pytest) $(on_all_cores) -v -rP --timeout=0
 
 crash: $(VENV)/installed-dev ## kill writers 10,000 times and look for lost work (PERDURE_KILLS=n)
 	PERDURE_KILLS="$${PERDURE_KILLS:-10000}" $(long_run) tests/crash $(arguments)

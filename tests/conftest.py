@@ -72,10 +72,9 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two for each core: tests wait for processes and disks. What `make check` runs waits for nothing."""
-    cores = os.cpu_count() or 1
-    return 2 * cores if config.option.numprocesses == "auto" else cores
+def pytest_xdist_auto_num_workers() -> int:
+    """Two for each core: tests wait for processes, locks and disks."""
+    return 2 * (os.cpu_count() or 1)
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
