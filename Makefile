@@ -45,7 +45,7 @@ bench: $(VENV)/installed-dev ## measure speed beside physical limits (ARGS="--qu
 	@$(python) -m bench $(if $(filter-out 0,$(PEERS)),--peers) $(arguments)
 
 # The long runs have no time limit. They show their seed first, each test when it has ended, and its figures at the end.
-long_run = $(pytest) $(on_all_cores) -v -rP --timeout=0
+long_run = $(pytest) $(on_all_cores) -v -rfEP --timeout=0
 
 crash: $(VENV)/installed-dev ## kill writers 10,000 times and look for lost work (PERDURE_KILLS=n)
 	PERDURE_KILLS="$${PERDURE_KILLS:-10000}" $(long_run) tests/crash $(arguments)

@@ -1,5 +1,5 @@
-"""One seed for all that a run chooses at random. The run shows it first; PERDURE_SEED=n makes the same
-choices again, for one test as for all."""
+"""One seed for all that the tests of a run choose at random; hypothesis has its own ways. PERDURE_SEED=n
+makes the same choices again, for one test as for all."""
 
 import os
 import secrets

@@ -80,7 +80,7 @@ async def test_servers_start_behind_what_goes_on(tmp_path):
     found.servers.begin()
     assert found.servers.waiting_for == ["a", "b"]
     waiting = asyncio.ensure_future(found.servers.tools())
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait([waiting])
     assert waiting.cancelled()

@@ -110,7 +110,7 @@ def test_text_that_is_known_stays_up_to_date_in_every_listing(workspace):
     look(text=True)
     for layout, ref in refs.items():
         more(layout, ref, "brav")
-        next_moment()
+        next_moment()  # hits come in the order of their times
     look()
     assert len(found("brav")) == len(found("alfa")) == len(ALL)
     listed(text="brav")

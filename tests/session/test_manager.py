@@ -4,12 +4,14 @@ import errno
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from perdure import PerdureError, SessionEntry, SessionManager
 from perdure.errors import NotSaved, UsageError
-from perdure.session.entry import decode, placed
+from perdure.session import context
+from perdure.session.entry import Custom, decode, placed
 from perdure.session.session import Session
 from perdure.session.stores import folders
 from perdure.testing import assistant_entry, user_entry
@@ -33,6 +35,22 @@ def test_what_is_not_entries_is_refused_in_a_sentence(manager, entries):
     with pytest.raises(UsageError):
         manager.save(id, entries)
     assert manager.load_session(id) == []
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["new to the manager", "known to it"])
+def test_what_is_saved_follows_a_reset_whose_parent_is_missing(manager, tmp_path, is_known):
+    """As in a session that is opened: nothing of what was reset comes back."""
+    id = manager.create_session()
+    manager.save(id, [user_entry("before")])
+    with manager.open_session(id) as session:
+        (reset,) = session.append(Custom(context.RESET))
+    path = Path(session.ref.path)
+    parent = f'"parentId":"{reset.parent_id}"'
+    path.write_text(path.read_text().replace(parent, '"parentId":"gone"'))
+    writer = manager if is_known else SessionManager(tmp_path, durability="process")
+    (after,) = writer.save(id, [user_entry("after")])
+    assert after.parent_id == reset.id
+    assert texts(writer.view_session(id).context().messages) == ["after"]
 
 
 @pytest.mark.parametrize("id", [None, 7, b"abc"])

@@ -120,6 +120,28 @@ def test_a_reset_whose_parent_is_missing_is_one_however_a_session_is_read(store)
     assert session.context().messages == []
 
 
+def said_in(session: Session) -> list[str]:
+    """What a model would be sent of what users said."""
+    return [each.text for each in session.context().messages if isinstance(each, User)]
+
+
+def test_a_session_whose_end_has_no_parent_goes_on_behind_it(store):
+    """Opened, moved about in and read again: what is said next is said after the reset."""
+    stamp = "2026-01-31T09:05:00.000Z"
+    before = new(said("before"), id="a", parent_id=None, timestamp=stamp)
+    reset = new(Custom(context.RESET), id="c", parent_id="gone", timestamp=stamp)
+    ref = store.create(Header(ids.new_id(), stamp), [before, reset])
+    with Session.open(store, ref) as session:
+        session.move(None)
+        session.reload()
+        (after,) = session.append(said("after"))
+        assert after.parent_id == "c"
+        assert said_in(session) == ["after"]
+        fork = session.fork()
+    for each in (ref, fork):
+        assert said_in(Session.view(store, each)) == ["after"]
+
+
 def test_what_append_returns_is_already_there_for_others(store):
     """Persist, then show: another reader sees an entry before append has told of it."""
     with Session.create(store) as session:

@@ -61,6 +61,30 @@ def test_ends_do_not_depend_on_how_much_is_read_at_once(entries, data):
     assert tree.advanced(first, entries[at:]).head == tree.ends(reversed(entries)).head
 
 
+@given(sessions(), st.randoms(use_true_random=False))
+def test_the_ends_read_from_the_end_are_those_of_the_tree(entries, random):
+    """Entries lost and names put anywhere: the same head and the same tip, or none without the whole file."""
+    damaged = [entry for entry in entries if random.random() > 0.2]
+    for number in range(3):
+        parent = random.choice([None, "gone", *(entry.id for entry in damaged)])
+        name = new(SessionInfo("x"), id=f"n{number}", parent_id=parent, timestamp="2026-01-31T09:05:00.000Z")
+        damaged.insert(random.randrange(len(damaged) + 1), name)
+    try:
+        assert tree.ends(reversed(damaged)) == tree.fold(damaged).ends
+    except LookupError:
+        assert tree.fold(damaged).notices
+
+
+def test_ends_read_no_more_than_it_takes():
+    """One entry where nothing is noted behind the head, and all of what is, back to where that belongs."""
+    talk = [said("a", None), said("b", "a"), said("c", "b"), said("d", "c")]
+    for parent, read in ((None, 1), ("d", 2), ("b", 4)):
+        note = [] if parent is None else [new(SessionInfo("x"), id="n", parent_id=parent, timestamp="")]
+        newest_first = iter([*talk, *note][::-1])
+        assert tree.ends(newest_first) == tree.Ends("d", "n" if parent == "d" else "d")
+        assert len(list(newest_first)) == len(talk) + len(note) - read
+
+
 def test_an_entry_written_twice_counts_once():
     """openai/codex#24425: the same record again collapses, silently."""
     a, b = said("a", None), said("b", "a")

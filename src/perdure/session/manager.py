@@ -34,6 +34,8 @@ class _Seen(NamedTuple):
 
     cursor: Cursor
     ids: set[str]
+    last: str | None
+    """The entry that was written last, on whatever branch."""
     ends: tree.Ends
 
 
@@ -90,7 +92,8 @@ class SessionManager:
             cursor = writer.append(fresh)
             doubtful.difference_update(entry.id for entry in fresh)
         seen.ids.update(entry.id for entry in fresh)
-        self._seen[ref.id] = _Seen(cursor, seen.ids, tree.advanced(seen.ends, fresh))
+        last = fresh[-1].id if fresh else seen.last
+        self._seen[ref.id] = _Seen(cursor, seen.ids, last, tree.advanced(seen.ends, fresh))
         return placed_entries
 
     def open_session(self, session_id: str) -> Session:
@@ -221,11 +224,18 @@ def pi_store(
 
 def _caught_up(seen: _Seen | None, page: Page) -> _Seen:
     if seen is None or page.cursor.entries == len(page.entries):
-        seen = _Seen(
-            page.cursor, set(), tree.Ends(None, None)
-        )  # all was read: it is new here, or was replaced
-    seen.ids.update(entry.id for entry in page.entries)
-    return _Seen(page.cursor, seen.ids, tree.advanced(seen.ends, page.entries))
+        # All was read: it is new here, or was replaced.
+        seen = _Seen(page.cursor, set(), None, tree.Ends(None, None))
+    _, known, last, ends = seen
+    found = []
+    for entry in page.entries:
+        if entry.parent_id is not None and entry.parent_id not in known:
+            entry = placed(entry, parent_id=last)  # as `tree.fold` has it
+        if entry.id not in known:
+            known.add(entry.id)
+            last = entry.id
+        found.append(entry)
+    return _Seen(page.cursor, known, last, tree.advanced(ends, found))
 
 
 def _checked(entries: Iterable[Entry]) -> list[Entry]:

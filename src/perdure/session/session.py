@@ -1,7 +1,8 @@
 """A session that is being talked in: the one object that knows where the conversation stands.
 
 Every entry is on disk before `append` returns it; if the disk refuses, the session is as it was.
-Opening reads back to the head and no further. All entries are read when somebody asks for them.
+Opening reads back to the head and no further, unless what was noted behind it belongs to an older entry: then
+to that one. All entries are read when somebody asks for them, or where a parent is missing.
 Threads may share a session: they take turns.
 """
 

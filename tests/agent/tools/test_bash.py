@@ -362,11 +362,11 @@ async def test_pi_07_cancelling_again_and_again_does_not_stop_the_ending(tag):
     assert not tagged(tag)
 
 
-async def test_pi_07_cancels_at_any_moment_leave_nothing_and_harm_nobody(tag):
+async def test_pi_07_cancels_at_any_moment_leave_nothing_and_harm_nobody(tag, seed):
     """Every kind of child, while another call runs on undisturbed."""
     bystander = asyncio.create_task(call(f"echo up; sleep {tag}9; echo never"))
     await until(lambda: sleepers(f"{tag}9"))
-    chance = random.Random()
+    chance = random.Random(seed)
     for _ in range(0, CANCELS, 5):
         kinds = chance.choices(list(LEFT_BEHIND.values()), k=5)
         calls = [asyncio.create_task(call(f"{kind.format(tag=tag + '1')}\nsleep {tag}1")) for kind in kinds]

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,6 +11,7 @@ from perdure.session.ids import new_id, stamp
 from perdure.session.session import Session
 from tests.front.commands.machine import at_terminal, break_home
 from tests.layouts import ALL
+from tests.moments import next_moment
 
 
 def ids_of(done) -> set[str]:
@@ -177,7 +177,7 @@ def test_a_listing_in_between_takes_nothing_from_a_search(machine):
     machine.run("ls", "--all")
     assert ids_of(machine.run("search", "--all", "zebra", "--json")) == {ref.id}
     other = machine.add("pi", "zebra two")
-    time.sleep(0.01)
+    next_moment()
     machine.run("ls", "--all")
     with Session.open(machine.store("pi"), ref) as session:
         session.append(Message(Assistant([Text("giraffe")], model="m")))
