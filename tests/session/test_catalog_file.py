@@ -291,6 +291,37 @@ def test_processes_that_catch_up_at_once_all_answer_right(crowd, workspace):
 
 @pytest.mark.long
 @pytest.mark.process
+def test_processes_that_make_the_catalog_at_once_all_use_it(home):
+    """None does without it, and none takes what another has just made for somebody else's, and removes it."""
+    assert alone(make_at_once, home=str(home), times=some(40, everything=1000)) == []
+
+
+def make_at_once(home: str, times: int) -> list[str]:
+    """What went wrong."""
+    wrong: list[str] = []
+    for number in range(times):
+        path = f"{home}/{number}/catalog.db"
+        wait, go = os.pipe()
+
+        def look(report: Report, path: str = path, wait: int = wait, go: int = go) -> None:
+            os.close(go)
+            os.read(wait, 1)  # until nobody could write any more
+            with Catalog(path) as catalog:
+                report([catalog.notice, os.stat(path).st_ino])
+
+        with contextlib.ExitStack() as ended:
+            children = [ended.enter_context(Child(look)) for _ in range(8)]
+            os.close(go)
+            os.close(wait)
+            said = [child.next()[0] for child in children]
+        wrong += [notice for notice, _ in said if notice]
+        if len({inode for _, inode in said} | {os.stat(path).st_ino}) > 1:
+            wrong.append(f"{path} was replaced")
+    return wrong
+
+
+@pytest.mark.long
+@pytest.mark.process
 def test_a_process_killed_while_it_catches_up_leaves_nothing_wrong(workspace, home):
     """At any moment of it, in a new catalog and in one that was there."""
     assert alone(kill_while_catching_up, home=str(home), kills=some(16, everything=80)) > 1

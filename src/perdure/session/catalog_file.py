@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 
 _VERSION = 3
 """Of the tables below and of all that is put into them. A catalog of another one is made anew."""
 _WAIT = 5.0
 """Seconds for another process that is catching up. After that we do without the file."""
+_PACE = 0.005
 
 _TABLES = """
 CREATE TABLE session (
@@ -57,29 +59,52 @@ def connect(path: str) -> sqlite3.Connection:
     finally:
         os.close(file)
     db = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
+    deadline = time.monotonic() + _WAIT
     try:
-        return prepared(db)
+        while True:
+            try:
+                return prepared(db)
+            except sqlite3.OperationalError as error:
+                # SQLite itself waits for no other process that is making the catalog, too.
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                    raise
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            time.sleep(_PACE)
     except BaseException:
         db.close()
         raise
 
 
 def prepared(db: sqlite3.Connection) -> sqlite3.Connection:
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    if version != _VERSION:
-        if version:
-            raise _NoCatalog(f"a catalog of version {version}")
-        if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise _NoCatalog("tables of somebody else's")
+    if _version(db) != _VERSION and _is_empty(db):
         # Readers and one writer at a time are not in each other's way, and a power cut leaves the old or the
         # new, though never synced when it is written: only when SQLite moves what was written to its place.
         db.execute(f"PRAGMA page_size = {_PAGE}")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("BEGIN IMMEDIATE")
-        if not db.execute("PRAGMA user_version").fetchone()[0]:
+        if not _version(db):
             for statement in _TABLES.split(";\n"):
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {_VERSION}")
         db.execute("COMMIT")
     db.execute("PRAGMA synchronous = NORMAL")
     return db
+
+
+def _version(db: sqlite3.Connection) -> int:
+    found: int = db.execute("PRAGMA user_version").fetchone()[0]
+    return found
+
+
+def _is_empty(db: sqlite3.Connection) -> bool:
+    """Whether it is still to be made a catalog."""
+    # One statement sees one moment: another process may be making it one.
+    tables, version = db.execute(
+        "SELECT count(*), (SELECT user_version FROM pragma_user_version) FROM sqlite_master"
+    ).fetchone()
+    if version not in (0, _VERSION):
+        raise _NoCatalog(f"a catalog of version {version}")
+    if tables and not version:
+        raise _NoCatalog("tables of somebody else's")
+    return not version
