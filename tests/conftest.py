@@ -94,6 +94,10 @@ def no_settings_from_outside(tmp_path_factory):
             ):
                 patch.delenv(name)
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        # What programs leave in the folder for temporary files ends with the run.
+        folder = str(tmp_path_factory.mktemp("tmp"))
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
         # While tests run, nobody writes bytecode: one whose files may not grow would leave half of it for all
         # others. Before, pytest does: to rewrite all assertions anew costs each worker a dozen seconds.
         patch.setenv("PYTHONDONTWRITEBYTECODE", "1")

@@ -2,11 +2,14 @@
 
 import errno
 import os
+import tempfile
 import threading
 import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perdure import PerdureError, SessionEntry, SessionManager
 from perdure.errors import NotSaved, UsageError
@@ -15,6 +18,7 @@ from perdure.session.entry import Custom, decode, placed
 from perdure.session.session import Session
 from perdure.session.stores import folders
 from perdure.testing import assistant_entry, user_entry
+from tests.generated import sessions
 
 
 @pytest.fixture
@@ -51,6 +55,22 @@ def test_what_is_saved_follows_a_reset_whose_parent_is_missing(manager, tmp_path
     (after,) = writer.save(id, [user_entry("after")])
     assert after.parent_id == reset.id
     assert texts(writer.view_session(id).context().messages) == ["after"]
+
+
+@given(sessions(), st.randoms(use_true_random=False))
+def test_what_is_saved_follows_the_end_that_a_session_has(entries, random):
+    """Also where parents are lost: a manager and a session find the same end."""
+    with tempfile.TemporaryDirectory() as folder:
+        manager = SessionManager(folder, durability="process")
+        id = manager.create_session()
+        session = manager.view_session(id)
+        found = [entry for entry in entries if random.random() > 0.2]
+        found += [placed(each, id=f"x{each.id}", parent_id="gone") for each in found[-1:]]
+        with session.store.writer(session.ref) as writer:
+            writer.append(found)
+        tip = manager.view_session(id)._ends.tip
+        (saved,) = manager.save(id, [user_entry("next")])
+        assert saved.parent_id == tip
 
 
 @pytest.mark.parametrize("id", [None, 7, b"abc"])

@@ -11,6 +11,7 @@ _VERSION = 3
 _WAIT = 5.0
 """Seconds for another process that is catching up. After that we do without the file."""
 _PACE = 0.005
+"""Seconds between two tries, while another process makes the catalog."""
 
 _TABLES = """
 CREATE TABLE session (
@@ -42,7 +43,12 @@ def is_damage(error: Exception) -> bool:
     and only cannot be used now."""
     if isinstance(error, OSError):
         return False
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _PASSING
+    return _code(error) not in _PASSING
+
+
+def _code(error: Exception) -> int:
+    """What SQLite calls it; what is none of its own errors shows that the file is damaged."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
 
 
 class _NoCatalog(sqlite3.DatabaseError):
@@ -66,7 +72,7 @@ def connect(path: str) -> sqlite3.Connection:
                 return prepared(db)
             except sqlite3.OperationalError as error:
                 # SQLite itself waits for no other process that is making the catalog, too.
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
                     raise
             if db.in_transaction:
                 db.execute("ROLLBACK")
@@ -98,7 +104,7 @@ def _version(db: sqlite3.Connection) -> int:
 
 
 def _is_empty(db: sqlite3.Connection) -> bool:
-    """Whether it is still to be made a catalog."""
+    """Whether it is still to be made a catalog. Raises _NoCatalog where it is something else."""
     # One statement sees one moment: another process may be making it one.
     tables, version = db.execute(
         "SELECT count(*), (SELECT user_version FROM pragma_user_version) FROM sqlite_master"
