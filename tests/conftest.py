@@ -94,8 +94,10 @@ def no_settings_from_outside(tmp_path_factory):
             ):
                 patch.delenv(name)
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
-        # What programs leave in the folder for temporary files ends with the run.
-        folder = str(tmp_path_factory.mktemp("tmp"))
+        # What programs leave in the folder for temporary files ends with the run. Like that one, it is
+        # everybody's: some tests are another user for a while.
+        folder = tempfile.mkdtemp(prefix="perdure-tests-")
+        os.chmod(folder, 0o1777)
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
         # While tests run, nobody writes bytecode: one whose files may not grow would leave half of it for all
@@ -103,6 +105,7 @@ def no_settings_from_outside(tmp_path_factory):
         patch.setenv("PYTHONDONTWRITEBYTECODE", "1")
         patch.setattr(sys, "dont_write_bytecode", True)
         yield
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
