@@ -207,6 +207,7 @@ def test_sol_11_sol_12_a_talk_at_80_columns(soleur, wire_server, gate):
 
         say(terminal, "/decide Only in Europe, before we have a hundred customers there. #market #plan")
         terminal.until("customers there. #market #plan")
+        until_idle(terminal)
         say(terminal, "/decisions")
         terminal.until(" " * 26 + "there. #market #plan\n>")
         *_, project, head, first, second, third, _, status = lines_of(terminal)
@@ -311,10 +312,13 @@ def test_sol_05_sol_06_sol_07_sol_10_at_a_terminal_sessions_are_listed_loaded_an
         terminal.until(MODEL)
         say(terminal, "/sessions")
         terminal.until("No saved sessions found\n")
+        until_idle(terminal)
         say(terminal, "/save")
         terminal.until("\nThere is nothing to save yet; say something first\n")
+        until_idle(terminal)
         say(terminal, "/context plan.md")
         terminal.until("\nCannot attach plan.md: there is no such file; name a text file")
+        until_idle(terminal)
         with Session.create(open_store("soleur", cwd=str(soleur.project))) as session:
             session.append(user_entry("Who pays?"), assistant_entry("漢字 " * 30))
         say(terminal, "/sessions")
