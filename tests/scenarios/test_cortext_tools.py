@@ -1,5 +1,6 @@
 """cortext hands a conversation to another AI tool (COR-12): stand-ins of these tools record what they get."""
 
+import hashlib
 import json
 import os
 import signal
@@ -9,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from perdure.programs.cortext import launching
+from perdure.session.entry import Custom
 from perdure.session.session import Session
 from perdure.testing import assistant_entry, tool_call_entry, tool_result_entry, user_entry
+from tests.agent.models.wire_server import wire_server
 from tests.programs.workspaces import cortext
 
-__all__ = ["cortext"]
+__all__ = ["cortext", "wire_server"]
 
 pytestmark = pytest.mark.process
 
@@ -213,3 +216,36 @@ def test_cor_12_what_was_said_about_the_conversation_is_not_handed_over(cortext,
     (prompt,) = words_of(cortext, "claude")
     assert "resumed at" not in prompt
     assert prompt.count("## Assistant") == prompt.count("## User") == 1
+
+
+def test_cor_02_cor_10_a_tool_goes_on_by_the_prompt_whose_hash_is_recorded(cortext, tools, wire_server):
+    """Unchanged instructions are not called changed, and their hash stays; changed ones are, once."""
+    cortext.answers(wire_server, "Yes.")
+    cortext.within("start", "brainstorm", "Topic", stdin="Well?\n")
+    before = cortext.state()["agent_config"]
+    for _ in range(2):
+        assert "instructions" not in cortext.run("resume", "topic", "--tool", "claude").err
+        assert cortext.state()["agent_config"] == before
+    assert "instructions" not in cortext.within("resume", "topic").err
+    cortext.prompt_file("brainstorm").write_text("Only ask.")
+    assert (
+        "instructions of /workspace.brainstorm changed"
+        in cortext.run("resume", "topic", "--tool", "claude").err
+    )
+    hashed = hashlib.sha256(b"Only ask.").hexdigest()
+    assert cortext.state()["agent_config"]["system_prompt_hash"] == f"sha256:{hashed}"
+    assert "instructions" not in cortext.within("resume", "topic").err
+
+
+def test_cor_10_the_hash_of_nothing_that_an_older_version_recorded_is_no_change(cortext, wire_server):
+    """No prompt is empty: that hash says only that none was taken."""
+    cortext.answers(wire_server, "Yes.")
+    nothing = f"sha256:{hashlib.sha256(b'').hexdigest()}"
+    with Session.open(cortext.store, cortext.talked("Topic", "Well?", "Yes.")) as session:
+        session.append(
+            Custom(
+                "perdure.agent_config", {"command": "/workspace.brainstorm", "system_prompt_hash": nothing}
+            )
+        )
+    assert "instructions" not in cortext.within("resume", "topic").err
+    assert cortext.state()["agent_config"]["system_prompt_hash"] not in ("", nothing)

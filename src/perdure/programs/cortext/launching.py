@@ -43,11 +43,12 @@ def launch(tool: str, row: Row, profile: Cortext, out: Output) -> int:
     found = _found(tool, workspace.path)
     meant = profile.resumed(row)
     workspace.remember()
+    instructions = profile.instructions(meant.header)
     with meant.open() as session:
         if notice := profile.notice_of_change(session):
             out.note(Styled(notice, "yellow"))
         before = profile.take_up(session)
-        prompt = _first_prompt(profile, session, before)
+        prompt = _first_prompt(instructions, workspace, session, before)
         out.line(f'[Resuming "{one_line(row.title)}"]')
         out.flush()
         try:
@@ -76,13 +77,13 @@ def _found(tool: str, workspace: str) -> str:
     return found
 
 
-def _first_prompt(profile: Cortext, session: Session, before: str) -> str:
+def _first_prompt(instructions: str, workspace: Workspace, session: Session, before: str) -> str:
     """It begins with a word of ours: what a user's prompt begins with could be taken for an option."""
-    told, _ = profile.workspace.memory()
+    told, _ = workspace.memory()
     return "\n\n".join(
         [
             "You go on with a conversation. These are your instructions:",
-            profile.instructions(session.header).strip(),
+            instructions.strip(),
             *told,
             resuming.block(session, before),
             "# What was said so far",

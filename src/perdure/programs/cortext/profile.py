@@ -101,6 +101,7 @@ class Cortext(OwnProfile):
         self._status = ACTIVE
         """Of that, as it is recorded."""
         self._instructions = ""
+        """The prompt that the agent of the open conversation goes by; empty until one is opened."""
         self._known = ""
         """What its agent is told of it, as it was when it was taken up."""
 
@@ -188,7 +189,7 @@ class Cortext(OwnProfile):
     def notice_of_change(self, session: Session) -> str:
         """Of instructions that are not those it was last talked in with; nothing, if they are."""
         known = _recorded(session)
-        if known.get("system_prompt_hash", "") in ("", self._config(session)["system_prompt_hash"]):
+        if known.get("system_prompt_hash", "") in (*_UNKNOWN, self._config(session)["system_prompt_hash"]):
             return ""
         changed = f"The instructions of {known.get('command', 'this conversation')} changed"
         return one_line(f"{changed} since it was last talked in; they are used as they are now.")
@@ -240,6 +241,7 @@ class Cortext(OwnProfile):
 
     def _config(self, session: Session, agent: AgentSession | None = None) -> dict[str, Any]:
         """What a conversation says of who answers, as it is now."""
+        assert self._instructions, "`instructions` comes first: the hash of no prompt would be recorded"
         config = {
             **_NOBODY,
             **_recorded(session),
@@ -413,3 +415,8 @@ def _recorded(session: Session) -> dict[str, Any]:
 
 def _hash(prompt: str) -> str:
     return f"sha256:{hashlib.sha256(prompt.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+_UNKNOWN = ("", _hash(""))
+"""What stands in a conversation for a hash that was never taken. No prompt is empty; an older version
+recorded that of none when it started another tool."""
