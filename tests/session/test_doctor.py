@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.errors import Held
-from perdure.session import doctor
+from perdure.session import doctor, tree
 from perdure.session.entry import meaning
 from perdure.session.stores import Found, Header, Store
 from perdure.testing.writing import save, turns
@@ -36,9 +36,8 @@ def check_repair(store: Store, ref: Found, home: Path) -> None:
     repaired = doctor.repair(store, ref)
     after = tree_of(home)
     sound = repaired.ref if repaired else ref
-    assert [meaning(entry) for entry in store.read(sound).entries] == [
-        meaning(each) for each in diagnosis.kept
-    ]
+    there, _ = tree.in_place(store.read(sound).entries)
+    assert [meaning(entry) for entry in there] == [meaning(each) for each in diagnosis.kept]
     lost = [
         name for name, data in before.items() if data and not is_cache(name) and data not in after.values()
     ]
@@ -46,7 +45,7 @@ def check_repair(store: Store, ref: Found, home: Path) -> None:
     if repaired:
         assert diagnosis.findings
         assert repaired.entries == len(diagnosis.kept)
-        assert store.read(sound).problems == []
+        assert doctor.examine(store, sound).findings == [], "a repaired session is still marked as damaged"
     assert doctor.repair(store, ref) is None
     assert {name: data for name, data in tree_of(home).items() if not is_cache(name)} == {
         name: data for name, data in after.items() if not is_cache(name)
@@ -202,6 +201,22 @@ def test_what_a_log_lost_stays_on_record_after_a_repair(tmp_path):
     repaired = doctor.repair(store, ref)
     assert repaired is not None
     assert Path(repaired.aside).read_bytes() == before
+
+
+@pytest.mark.parametrize("layout", ["pi", "aurora", "cortext"])
+def test_what_followed_a_lost_line_is_mended_too(layout, tmp_path):
+    """Also where an older version repaired the session, and left it marked: no line of it is bad any more.
+    Every other line stays byte for byte."""
+    store = store_of(layout, tmp_path)
+    ref = made(store, turns(6))
+    path = Path(ref.path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    del lines[3]
+    path.write_bytes(b"".join(lines))
+    assert doctor.examine(store, ref).is_repairable
+    check_repair(store, ref, tmp_path)
+    changed = [at for at, line in enumerate(path.read_bytes().splitlines(keepends=True)) if line != lines[at]]
+    assert changed == [3]
 
 
 @pytest.mark.parametrize("layout", ["soleur", "sibyl"])

@@ -25,7 +25,7 @@ class Diagnosis(NamedTuple):
     findings: list[str]
     """Everything that is not as it should be, a sentence each."""
     kept: list[Entry]
-    """What can be read, and so what a repair keeps."""
+    """What can be read, and so what a repair keeps: each entry as the tree has it."""
     remedy: str
     """What a repair would do, or why there is none, in a sentence; empty where nothing is wrong."""
 
@@ -46,11 +46,11 @@ def examine(store: Store, ref: Found) -> Diagnosis:
     except PerdureError as error:
         remedy = "As long as that is so, nothing can be repaired."
         return Diagnosis(ref, [_sentence(error.message)], [], remedy)
-    folded = tree.fold(page.entries)
-    findings = [_finding(problem) for problem in page.problems] + [_sentence(each) for each in folded.notices]
+    kept, notices = tree.in_place(page.entries)
+    findings = [_finding(problem) for problem in page.problems] + [_sentence(each) for each in notices]
     if findings and not remedy:
         remedy = "There is nothing to repair: it is read this way every time."
-    return Diagnosis(ref, findings, page.entries, remedy)
+    return Diagnosis(ref, findings, kept, remedy)
 
 
 def examine_all(store: Store) -> Iterator[Diagnosis]:

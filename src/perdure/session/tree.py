@@ -35,6 +35,19 @@ class Tree(NamedTuple):
 
 
 def fold(entries: Iterable[Entry]) -> Tree:
+    kept, in_order, notices = _placed_all(entries)
+    return Tree(kept, ends(reversed(in_order)), notices)
+
+
+def in_place(entries: Iterable[Entry]) -> tuple[list[Entry], list[str]]:
+    """Every entry as the tree has it, in file order, one for each that is given; and the notices. A file that
+    holds these entries instead gives the same tree without a notice."""
+    _, in_order, notices = _placed_all(entries)
+    return in_order, notices
+
+
+def _placed_all(entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry], list[str]]:
+    """The entries of the tree, the same in file order with those that are there again, and the notices."""
     kept: list[Entry] = []
     by_id: dict[str, Entry] = {}
     in_order: list[Entry] = []  # as written: an entry that is there again stands where it last stood
@@ -68,7 +81,7 @@ def fold(entries: Iterable[Entry]) -> Tree:
         by_id[entry.id] = entry
         kept.append(entry)
         in_order.append(entry)
-    return Tree(kept, ends(reversed(in_order)), notices)
+    return kept, in_order, notices
 
 
 def ends(newest_first: Iterable[Entry]) -> Ends:

@@ -255,7 +255,8 @@ def test_a_damaged_document_is_never_printed_over(tmp_path, path):
 
 @pytest.mark.parametrize("path", DAMAGED, ids=lambda path: path.stem)
 def test_r22_a_repair_is_a_new_session_and_is_done_once(tmp_path, path):
-    """With every complete entry, if there is any; the damaged file stays as it is."""
+    """With every complete entry, if there is any, each behind one that is there; the damaged file stays as it
+    is."""
     store, ref = put(tmp_path, path.read_bytes())
     found = store.parse(ref, path.read_bytes())
     repaired = store.repair(ref)
@@ -263,7 +264,8 @@ def test_r22_a_repair_is_a_new_session_and_is_done_once(tmp_path, path):
     assert Path(ref.path).read_bytes() == path.read_bytes()
     if repaired:
         page = store.read(repaired.ref)
-        assert meanings(page.entries) == meanings(found.entries)
+        assert meanings(page.entries) == meanings(tree.in_place(found.entries)[0])
+        assert tree.fold(page.entries).notices == []
         assert (page.problems, page.header.parent_session) == ([], ref.path)
         assert repaired.entries == len(page.entries)
     assert store.repair(ref) is None

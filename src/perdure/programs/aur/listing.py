@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from perdure.session.catalog import Row
 
 _HEADS = ("session_id", "agent", "turn_count", "created_at", "status")
-_MENDED = "line "
-"""How a problem begins that a repair mends: one of a line of the file. That an entry follows one that is not
-there, or that what is there is no file, stays as it is."""
 _STYLES = {"active": "green", "interrupted": "yellow", "unreadable": "red"}
 
 
@@ -64,7 +61,7 @@ def list_sessions(options: SimpleNamespace, out: Output) -> int:
         _show(shown, len(every), options, out)
     for notice in notices:
         out.note(Styled(notice, "yellow"))
-    if not out.json and (damaged := sum((row.problem or "").startswith(_MENDED) for row, _ in shown)):
+    if not out.json and (damaged := sum(bool(row.problem and row.lock) for row, _ in shown)):
         out.note(f"{damaged} damaged; `aur spawn --recover ID` keeps every good line of one.")
     return 1 if problems else 0
 

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, ClassVar, Self
 
 from perdure.errors import Conflict, NotSaved, Unreadable
-from perdure.session import ids
+from perdure.session import ids, tree
 from perdure.session.entry import Entry
 from perdure.session.stores import (
     NOT_A_RECORD,
@@ -225,19 +225,21 @@ class JsonlStore(FileStore):
 
     def remedy(self, ref: Found) -> str:
         page = self.read(ref)
-        if not page.problems:
+        if not page.problems and not tree.in_place(page.entries)[1]:
             return ""
         return f"A repair keeps {counted(page.entries)} and sets aside what is replaced, as it is now."
 
     def repair(self, ref: Found) -> Repaired | None:
-        """Keep every record there is and leave out what is none. The file as it was stays beside it."""
+        """Keep every record there is and leave out what is none. A record that follows one which is not there
+        is written to follow the one before it, as every reading has it. The file as it was stays beside it."""
         relative = self.relative(ref)
         with self.lock(ref, 0) as lock:
             lock.note(ids.stamp(ids.now()))
             with files.open_to_read(self.root, relative) as file, files.told(Unreadable, ref.path):
                 before = files.read_all(file.fileno(), os.fstat(file.fileno()).st_size)
                 reader, text = self._mended(ref, file.fileno())
-            if text == before or not reader.problems:
+            is_sound = not reader.problems and not tree.in_place(reader.entries)[1]
+            if text == before or is_sound:
                 return None
             aside = files.set_aside(self.root, relative, "damaged", private=self.private)
             files.replace(self.root, relative, text, private=self.private)
@@ -321,22 +323,31 @@ class JsonlStore(FileStore):
         return JsonlWriter(self, ref, lock, after)
 
     def _mended(self, ref: Found, descriptor: int) -> tuple[LineReader, bytes]:
-        """The file's text without what is no record: good lines byte for byte, the others' records anew."""
+        """The file's text without what is no record: good lines byte for byte, the others' records anew, and
+        so those that need another id or parent."""
         reader = self.reader(ref)
         forward = lines.Forward(descriptor, 0, os.fstat(descriptor).st_size)
-        kept: list[bytes] = []
+        kept: list[tuple[bytes, Entry | None]] = []
         number = 0
         for text in (each for batch in forward for each in batch):
             number += 1
             kept += self._kept(reader, reader.take, text, number)
         if forward.rest != b"":
             kept += self._kept(reader, reader.take_rest, forward.rest, number + 1)
+        in_tree = iter(tree.in_place(reader.entries)[0])
+        texts = [self._in_place(text, entry and next(in_tree), entry, reader) for text, entry in kept]
         if reader.entries and not reader.headed:
             times = (entry.timestamp for entry in reader.entries if ids.moment(entry.timestamp))
             begun = reader.header.timestamp or next(times, "")
             first = self.first_line(ref, reader.header._replace(timestamp=begun))
-            kept[:0] = [] if first is None else [first]
-        return reader, b"".join([text + b"\n" for text in kept])
+            texts[:0] = [] if first is None else [first]
+        return reader, b"".join([text + b"\n" for text in texts])
+
+    def _in_place(self, text: bytes, placed: Entry | None, entry: Entry | None, reader: LineReader) -> bytes:
+        """A record's text; written anew if the tree has another id or parent for it."""
+        if placed is None or entry is None or (placed.id, placed.parent_id) == (entry.id, entry.parent_id):
+            return text
+        return self.line(placed, reader)
 
     def _kept(
         self,
@@ -344,14 +355,15 @@ class JsonlStore(FileStore):
         take: Callable[[bytes | None, int], object],
         text: bytes | None,
         number: int,
-    ) -> list[bytes]:
-        """A good line as it stands; of any other one the records in it."""
+    ) -> list[tuple[bytes, Entry | None]]:
+        """A good line as it stands; of any other one the records in it. Each with the entry it holds."""
         known, told, headed = len(reader.entries), len(reader.problems), reader.headed
         take(text, number)
-        if text is not None and len(reader.problems) == told:
-            return [text]
-        header = [reader.header_raw] if reader.headed > headed else []
-        return [*header, *[self.line(entry, reader) for entry in reader.entries[known:]]]
+        new = reader.entries[known:]
+        if text is not None and len(reader.problems) == told and len(new) < 2:
+            return [(text, new[0] if new else None)]
+        header: list[tuple[bytes, Entry | None]] = [(reader.header_raw, None)] if reader.headed > headed else []
+        return [*header, *((self.line(entry, reader), entry) for entry in new)]
 
 
 class JsonlWriter:

@@ -38,7 +38,7 @@ from perdure.session.stores import (
 )
 from perdure.session.stores.file_store import FileStore, counted, found
 from perdure.session.stores.lock import Lock, Turns
-from perdure.session.tree import METADATA
+from perdure.session.tree import METADATA, in_place
 
 LARGEST = 2**30
 _PLACE = re.compile(r"[a-z]\d+")
@@ -147,7 +147,8 @@ class WholeFileStore(FileStore):
             if not document.is_damaged or not document.entries or is_done:
                 return None
             header = document.header._replace(id=id, parent_session=ref.path)
-            return Repaired(self.create(header, document.entries), len(document.entries), ref.path)
+            entries, _ = in_place(document.entries)  # what followed an entry that is lost follows another
+            return Repaired(self.create(header, entries), len(entries), ref.path)
 
     def _salvage(self, document: Document, data: bytes) -> tuple[str, bool]:
         """The id of the session that holds what can be saved of a damaged one, and whether it is there."""
