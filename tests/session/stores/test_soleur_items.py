@@ -235,14 +235,11 @@ def test_a_member_may_have_a_name_of_ours(tmp_path, more):
 
 def test_a_message_that_was_named_by_its_place_keeps_its_name_when_it_moves(tmp_path):
     """To another place, or off the active path and back, now or in another process."""
-    data = {
-        "messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b", "parent_id": None}]
-    }
-    data["messages"] += [{"role": "user", "content": "c"}, {"role": "user", "content": "d"}]
+    data = {"messages": [{"role": "user", "content": content} for content in "abcd"]}
     store, ref = put(tmp_path, json.dumps(data).encode())
     with Session.open(store, ref) as session:
         session.append(user_entry("e"))
-        assert [each["content"] for each in document(ref)["messages"]] == ["b", "c", "d", "e"]
+        assert [each["content"] for each in document(ref)["messages"]] == ["a", "b", "c", "d", "e"]
         for at in ("r1", "r3", "r1", "r4"):
             session.move(at)
             session.append(user_entry(f"behind {at}"))

@@ -80,6 +80,17 @@ class Item:
         item = self._raw if self._raw[:1] == b"{" else b'{"content":%b}' % self._raw
         return laid_out(joined({**members(item), "id": dumps(id), "parent_id": dumps(parent)}), 2)
 
+    @property
+    def has_parent(self) -> bool:
+        """Whether it names its parent itself."""
+        return self._has_parent
+
+    def behind(self, parent: str | None, place: int, *, keeps_id: bool) -> Item:
+        """The same message at this place of `messages`, as the child of this entry."""
+        dropped = {"parent_id"} if keeps_id else {"parent_id", "id"}
+        kept = {name: value for name, value in members(self._raw).items() if name not in dropped}
+        return message_item(joined(kept), place, parent)
+
     def record(self, after: int) -> bytes:
         """As it stands in `entries`."""
         if self._record is None:

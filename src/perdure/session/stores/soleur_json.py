@@ -26,6 +26,7 @@ from perdure.session.record import REFUSED, dumps, members
 from perdure.session.stores import Durability, Found, Header, Problem, files
 from perdure.session.stores.json_text import Damage, Piece, laid_out, walked
 from perdure.session.stores.plain import moment
+from perdure.session.stores.soleur_edited import is_one_conversation, linked
 from perdure.session.stores.soleur_format import (
     DECISIONS,
     ENTRIES,
@@ -270,6 +271,8 @@ class _Reading:
         self._lists = lists
         self._text = text
         self._items: list[Item] = []
+        self._said: dict[int, int] = {}
+        """The place of each message in its list, by its number among the items."""
         self._decided: set[int] = set()
         self._problems: list[Problem] = []
         self._counted = 0, 1  # a place in the text, and the line it is in
@@ -302,22 +305,50 @@ class _Reading:
     # --- in the session's own order ---------------------------------------------------------------------
 
     def _assemble(self) -> None:
-        waiting = deque(self._others())
-        places = self._places(waiting) if self._is_damaged else {}
+        others = list(self._others())
+        places = {item.entry.id: place for place, item in self._read(others)} if self._is_damaged else {}
+        self._put_in_order(others, places, {})
+        if not is_one_conversation(self._items, self._said):
+            self._items, self._said, self._decided = [], {}, set()
+            read = self._read(others)
+            said = self._ids_of_messages()
+            self._put_in_order(
+                others,
+                {item.entry.id: place for place, item in read},
+                {place: said.get(item.entry.parent_id, 0) for place, item in read},
+            )
+            self._items = linked(self._items, self._said)
+
+    def _put_in_order(
+        self, others: Iterable[_Other], places: Mapping[str, int], earliest: Mapping[int, int]
+    ) -> None:
+        """Messages in the order of their list, and between them the `others`. A parent is before its child:
+        where messages are lost, `after` counts too many of them, and where some were inserted, too few. So
+        `places` has the place of each other by its id, and `earliest` by its place how many messages are
+        before it at least."""
+        waiting = deque(others)
         for number, piece in enumerate(self._lists.get(MESSAGES, ())):
-            while waiting and waiting[0].after <= number:
+            while waiting and max(waiting[0].after, earliest.get(waiting[0].place, 0)) <= number:
                 self._add_other(waiting.popleft())
             item = self._made(message_item, piece, number + 1)
             if item is None:
                 continue
-            # Where messages are lost, `after` counts too many of them; but a parent is before its child.
-            while waiting and waiting[0].place <= places.get(item.entry.parent_id, 0):
+            while waiting and waiting[0].place <= places.get(item.entry.parent_id or "", 0):
                 self._add_other(waiting.popleft())
+            self._said[len(self._items)] = number + 1
             self._items.append(item)
         while waiting:
             self._add_other(waiting.popleft())
         for number in range(len(self._lists.get(DECISIONS, ()))):
             self._add_decision(number)
+
+    def _ids_of_messages(self) -> dict[str | None, int]:
+        """The place of each message in its list, by its id."""
+        found: dict[str | None, int] = {}
+        for place, piece in enumerate(self._lists.get(MESSAGES, ()), 1):
+            if item := self._made(message_item, piece, place):
+                found.setdefault(item.entry.id, place)
+        return found
 
     def _others(self) -> Iterator[_Other]:
         for number, piece in enumerate(self._lists.get(ENTRIES, ()), 1):
@@ -328,9 +359,9 @@ class _Reading:
                 except ValueError:
                     self._leave_out(piece, "no entry")
 
-    def _places(self, others: Iterable[_Other]) -> dict[str | None, int]:
-        """Which item of `entries` puts the entry of each id in its place."""
-        found: dict[str | None, int] = {}
+    def _read(self, others: Iterable[_Other]) -> list[tuple[int, Item]]:
+        """The place of each item of `entries`, and what it puts there."""
+        found: list[tuple[int, Item]] = []
         for other in others:
             item = None
             if "decision" not in other.found:
@@ -339,7 +370,7 @@ class _Reading:
             else:
                 item = self._decision(_number(other.found["decision"]))
             if item is not None:
-                found[item.entry.id] = other.place
+                found.append((other.place, item))
         return found
 
     def _add_other(self, other: _Other) -> None:
