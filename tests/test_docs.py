@@ -27,11 +27,11 @@ def run(*command: str, **options) -> str:
 
 @needs_tool("make")
 def test_the_readmes_run_command_prints_what_the_readme_shows():
-    """`make run` as a user types it, in this clone; `…` stands for what is left out."""
+    """`make run` as a user types it, in this clone, with its notices; `…` stands for what is left out."""
     command, shown = blocks("README.md", "console")[0].removeprefix("$ ").split("\n", 1)
     assert command == """make run ARGS='--print "explain this code"'"""
     make = ("make", "--no-print-directory", "-s", "run", 'ARGS=--print "explain this code"')
-    seen = run(*make, cwd=ROOT, stdin=subprocess.DEVNULL).splitlines()
+    seen = run("sh", "-c", '"$@" 2>&1', "sh", *make, cwd=ROOT, stdin=subprocess.DEVNULL).splitlines()
     for line in filter(None, shown.splitlines()):
         assert any(each.startswith(line.rstrip("…")) for each in seen), line
 

@@ -314,7 +314,7 @@ def test_g_8_all_that_a_shell_writes_is_its_owners_alone_and_under_one_home(
         with Terminal(*PI, cwd=pi.project) as terminal:
             terminal.until("offline/offline")
             terminal.send("hello\r")
-            terminal.until("built-in offline model")
+            terminal.until("I can answer a few kinds")
             terminal.send("/search hello\r")
             at_prompt(terminal, "--entry")
             terminal.keys("c-d")
@@ -325,7 +325,7 @@ def test_g_8_all_that_a_shell_writes_is_its_owners_alone_and_under_one_home(
         with Terminal(*PI, cwd=pi.project) as terminal:
             terminal.until("offline/offline")
             terminal.send("hello\r")
-            terminal.until("built-in offline model")
+            terminal.until("I can answer a few kinds")
             terminal.keys("c-d")
             assert terminal.wait() == 0
     finally:

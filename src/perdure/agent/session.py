@@ -72,8 +72,8 @@ class AgentSession:
         self._cwd = os.path.abspath(os.path.expanduser(cwd)) if cwd is not None else config.here()
         self._sessions_dir = sessions_dir
         self.notices: list[str] = []
-        """What its user should know: settings that were not obeyed, a model that is not to be had. More may
-        come while it talks."""
+        """What its user should know: settings that were not obeyed, a model that is not to be had, that the
+        `offline` model answers. More may come while it talks."""
         project = os.path.realpath(self._cwd) if self._is_trusted(trusted) else None
         self._settings = (
             settings if isinstance(settings, Settings) else Settings.of(settings, project=project)
@@ -93,7 +93,7 @@ class AgentSession:
         self._alongside = alongside
         self._models = ModelRegistry(self._settings, extensions=self._equipment.providers)
         self._resolver = ModelResolver(self._models)
-        self._connections = Connections(self._equipment.providers)
+        self._connections = Connections(self._equipment.providers, notice=self._notice_once)
         self._agent: Agent | None = None
         self._session: Session | None = None
         self._is_new = False
@@ -441,7 +441,7 @@ class AgentSession:
         )
 
     def _notice_once(self, notice: str) -> None:
-        """The system prompt may be made many times."""
+        """The system prompt may be made many times, and a model chosen again."""
         if notice not in self.notices:
             self.notices.append(notice)
 

@@ -194,12 +194,12 @@ class Conversation:
                 if isinstance(event, QueueUpdate):
                     self.steering, self.follow_ups = event.steering, event.follow_up
                     self._queue_changed()
+                self.show_notices()  # what is noticed on the way to an answer stands before it
                 narrator.see(event)
                 while left and narrator.is_said:
                     self.face.note(Styled(f"  {one_line(left.pop(0))}", "dim"))
                 if isinstance(event, MessageEnd) and isinstance(event.message, Assistant):
                     await self._profile.answered(self)
-                self.show_notices()
 
     async def record(self, *bodies: Body) -> None:
         """What a program keeps beside what is said."""

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from perdure.agent.models import OFFLINE
-from perdure.agent.models.offline import WHAT_IT_CAN, WHAT_IT_IS, WITHOUT_TOOLS
+from perdure.agent.models.offline import NOTICE, NOTICE_WITHOUT_TOOLS, WHAT_IT_CAN
 from perdure.agent.models.offline.question import question
 from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.models.resolver import ModelResolver
@@ -23,16 +23,16 @@ PIXEL = base64.b64decode(
 )
 
 
-@pytest.mark.parametrize("line", [WHAT_IT_IS, WITHOUT_TOOLS])
-def test_its_first_line_is_true_whether_or_not_a_model_is_set_up(line):
+@pytest.mark.parametrize("line", [NOTICE, NOTICE_WITHOUT_TOOLS])
+def test_its_notice_is_true_whether_or_not_a_model_is_set_up(line):
     """It cannot know; so it says only what it is, on one line, and how to get another."""
-    assert line.startswith("This is the built-in `offline` model: no language model, but a program that ")
+    assert line.startswith("The built-in `offline` model answers: no language model, but a program that ")
     assert "\n" not in line
     assert len(line) < 300
 
 
-@pytest.mark.parametrize("line", [WHAT_IT_IS, WITHOUT_TOOLS])
-def test_each_variable_command_and_option_that_its_first_line_names_does_what_it_says(line):
+@pytest.mark.parametrize("line", [NOTICE, NOTICE_WITHOUT_TOOLS])
+def test_each_variable_command_and_option_that_its_notice_names_does_what_it_says(line):
     """Each variable alone makes another model the default; the command lists, and the option chooses."""
     model, *others = re.findall(r"`([^`]+)`", line)
     assert model == OFFLINE

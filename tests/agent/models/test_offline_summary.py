@@ -5,15 +5,21 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from perdure.agent.models import OFFLINE, Model, Piece, Request, Sent
-from perdure.agent.models.offline import WHAT_IT_IS, WITHOUT_TOOLS, Offline
+from perdure.agent.models.offline import Offline
 from perdure.agent.models.offline.summary import SECTIONS, Said, requested, summary
 from perdure.agent.transcript import render
 from perdure.session.entry import Assistant, Text, User
 from tests.agent.models.offline_talk import folder, said, talk
 from tests.effort import FEW
 
+OLD_FIRST_LINE = (
+    "This is the built-in `offline` model: no language model, but a program that searches this folder with "
+    "real tools and does not think. For a real one, `export ANTHROPIC_API_KEY=…` (or `OPENAI_API_KEY`, "
+    "`GEMINI_API_KEY`, `OLLAMA_HOST`): `pi models` lists what there is, `-m` chooses."
+)
 TALK = """\
 <conversation>
 [User]: Make the parser faster. It must stay pure Python, and never touch the cache.
@@ -63,14 +69,16 @@ def test_a_summary_has_what_was_asked_done_decided_and_seen():
 
 @pytest.mark.process
 def test_nothing_that_this_program_says_of_itself_is_in_a_summary(tmp_path):
-    """Of a conversation that was held with it: neither when it is condensed, nor when the user asks."""
+    """Of a conversation that was held with it, also with older versions, whose answers began with it: neither
+    when it is condensed, nor when the user asks."""
     folder(tmp_path, {"a.py": "def one(): pass\n", "b.py": "# TODO: one\n"})
     messages: list[Sent] = []
     for asked in ("explain this code", "find TODO", "where is one defined", "run it", "hello"):
         messages = talk(tmp_path, asked, before=messages)
-        assert messages[-1].text.startswith(WHAT_IT_IS)
-    recap = said(tmp_path, "summarise our conversation", before=messages).removeprefix(WHAT_IT_IS)
-    words = WHAT_IT_IS.split()
+        old = messages[-1]
+        messages[-1] = structs.replace(old, content=[Text(f"{OLD_FIRST_LINE}\n\n{old.text}")])
+    recap = said(tmp_path, "summarise our conversation", before=messages)
+    words = OLD_FIRST_LINE.split()
     for text in (requested(render(messages)), recap):
         assert "1 line in 1 file for the text `TODO`: `b.py`" in within(text, "### Done")
         assert "`one` is defined here: `a.py:1` `def one(): pass`" in within(text, "### Done")
@@ -155,7 +163,7 @@ def test_a_conversation_without_tools_is_condensed_to_what_its_user_said(tmp_pat
     """There is nothing else in it."""
     text = requested(render(talk(tmp_path, "Is my plan any good?", ())))
     assert "Is my plan any good?" in within(text, "## Goal")
-    assert "`offline`" not in text
+    assert "(none)" in within(text, "### Done")
 
 
 def test_the_model_answers_such_a_request_with_the_summary_alone():
@@ -164,9 +172,8 @@ def test_the_model_answers_such_a_request_with_the_summary_alone():
 
 
 def test_a_user_may_ask_for_a_summary_too():
-    """Of what was said before; and is told who wrote it."""
+    """Of what was said before."""
     said = User("Count the sheep."), Assistant([Text("There are 3.")])
     text = answer(*said, User("summarise our conversation"))
-    assert text.startswith(WITHOUT_TOOLS)
     assert "Count the sheep." in within(text, "## Goal")
     assert "There are 3." in within(text, "### Done")

@@ -5,7 +5,7 @@ What needs no network never loads the client.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from perdure import registry
@@ -24,8 +24,12 @@ class Provider(Protocol):
 
 
 class Connections:
-    def __init__(self, extensions: Mapping[str, Provider] = {}) -> None:
-        """`extensions` are the providers that they bring, by name."""
+    def __init__(
+        self, extensions: Mapping[str, Provider] = {}, notice: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """`extensions` are the providers that they bring, by name. `notice` takes what a model has to say to
+        the user beside its answers."""
+        self._notice = notice
         self._ways = {name: each.way for name, each in extensions.items()}
         self._wire: Wire | None = None
 
@@ -35,7 +39,9 @@ class Connections:
         if way := self._ways.get(model.provider):
             return way(model, key)
         if model.api == OFFLINE:
-            offline: LanguageModel = registry.load("perdure.agent.models.offline:Offline")(model)
+            offline: LanguageModel = registry.load("perdure.agent.models.offline:Offline")(
+                model, self._notice
+            )
             return offline
         from perdure.agent.models.http import Remote, Wire
 

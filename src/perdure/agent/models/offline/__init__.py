@@ -1,18 +1,18 @@
 """The model that is always there: no network, no weights, and no pretence of either.
 
 It is a program that answers a few kinds of questions about a folder, through the same tools and the same loop
-as any model; it reads nothing by itself. The first line of an answer says what it is, and how to get a real
-model; where there are no tools, that is all it has to say of a question. The same conversation always gets
-the same answer. What it cannot do it says.
+as any model; it reads nothing by itself. A notice before a session's first answer says what it is, and how to
+get a real model; no answer says so. The same conversation always gets the same answer. What it cannot do it
+says.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from perdure.agent.models import Finished, Model, Piece, Request, Sent, Usage
+from perdure.agent.models import OFFLINE, Finished, Model, Piece, Request, Sent, Usage
 from perdure.agent.models.offline.inquiry import Call, Plan, Turn, last_turn, pursue
 from perdure.agent.tokens import of_message, of_text
 from perdure.session.entry import Assistant, Text, ToolCall, User
@@ -21,13 +21,14 @@ from perdure.session.record import dumps
 if TYPE_CHECKING:
     from perdure.agent.models.offline.question import Question
 
-_NAME = "This is the built-in `offline` model: no language model, but a program that "
+_NAME = "The built-in `offline` model answers: no language model, but a program that "
 _A_REAL_ONE = (
     "For a real one, `export ANTHROPIC_API_KEY=…` (or `OPENAI_API_KEY`, `GEMINI_API_KEY`, `OLLAMA_HOST`): "
     "`pi models` lists what there is, `-m` chooses."
 )
-WHAT_IT_IS = f"{_NAME}searches this folder with real tools and does not think. {_A_REAL_ONE}"
-WITHOUT_TOOLS = f"{_NAME}does not think, and has no tools here to find an answer with. {_A_REAL_ONE}"
+NOTICE = f"{_NAME}searches this folder with real tools and does not think. {_A_REAL_ONE}"
+NOTICE_WITHOUT_TOOLS = f"{_NAME}follows rules and does not think. {_A_REAL_ONE}"
+WITHOUT_TOOLS = "I have no tools here to find an answer with; this takes a language model."
 WHAT_IT_CAN = """\
 I can answer a few kinds of questions about the files here:
 
@@ -50,14 +51,18 @@ _TAKES = {
 
 
 class Offline:
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, notice: Callable[[str], None] = lambda _: None) -> None:
+        """`notice` is called before the first answer of a conversation, with what the user should know."""
         self._model = model
+        self._notice = notice
 
     @property
     def model(self) -> Model:
         return self._model
 
     async def stream(self, request: Request) -> AsyncIterator[Piece | Finished]:
+        if _is_first_answer(request):
+            self._notice(NOTICE if request.tools else NOTICE_WITHOUT_TOOLS)
         answer = respond(request)
         if isinstance(answer, str):
             text = answer.encode("utf-8", "replace").decode()
@@ -73,13 +78,27 @@ class Offline:
         yield Finished("toolUse", _usage(request, Assistant([*calls])))
 
 
+def _is_first_answer(request: Request) -> bool:
+    """Whether none of the answers that are sent back is this model's. A summary is no answer."""
+    has_answered = any(isinstance(each, Assistant) and each.provider == OFFLINE for each in request.messages)
+    return not has_answered and not _is_for_summary(last_turn(request.messages).question)
+
+
+def _is_for_summary(text: str) -> bool:
+    if "</conversation>" not in text:
+        return False
+    from perdure.agent.models.offline import summary
+
+    return summary.is_request(text)
+
+
 def respond(request: Request) -> list[Call] | str:
     """The calls to make next, or the answer."""
     turn = last_turn(request.messages)
     if "</conversation>" in turn.question or "</summary>" in turn.question:
         from perdure.agent.models.offline import summary
 
-        if summary.is_request(turn.question):
+        if _is_for_summary(turn.question):
             return summary.requested(turn.question)
         if resumed := summary.last_request(turn.question):
             turn = turn._replace(question=resumed)  # the turn was condensed while it was under way
@@ -98,22 +117,22 @@ def _answer(turn: Turn, request: Request) -> list[Call] | str:
         from perdure.agent.transcript import render
 
         recap = summary.requested(render(turn.before)) if turn.before else "Nothing has been said yet."
-        return _honestly(recap, has_tools=bool(tools))
+        return _paragraphs(recap)
     if asked.kind == "stopped":
         from perdure.agent.models.offline import summary
 
-        return _honestly(summary.where_it_stopped(turn.before), has_tools=bool(tools))
+        return _paragraphs(summary.where_it_stopped(turn.before))
     if not tools:
-        return _honestly(has_tools=False)
+        return _paragraphs(WITHOUT_TOOLS)
     match asked.kind:
         case "run":
-            return _honestly(_COMMANDS)
+            return _paragraphs(_COMMANDS)
         case "change":
-            return _honestly(_CHANGES, WHAT_IT_CAN)
+            return _paragraphs(_CHANGES, WHAT_IT_CAN)
         case "help":
-            return _honestly(WHAT_IT_CAN)
+            return _paragraphs(WHAT_IT_CAN)
         case "unclear":
-            return _honestly(
+            return _paragraphs(
                 f"I do not know what `{asked.subject}` is: I read each question by itself. "
                 'Say its name, as in `where is main defined`, or put text in quotes, as in `find "this"`.'
             )
@@ -121,15 +140,15 @@ def _answer(turn: Turn, request: Request) -> list[Call] | str:
             from perdure.agent.models.offline.outline import of_text
 
             if told := of_text(asked.attached):
-                return _honestly(told)
+                return _paragraphs(told)
     doing, *takes = _TAKES.get(asked.kind, ("",))
     if takes and tools.isdisjoint(takes):
         either = " or ".join(f"`{name}`" for name in takes)
-        return _honestly(f"{doing} takes {either}; this session has no such tool.")
+        return _paragraphs(f"{doing} takes {either}; this session has no such tool.")
     found = pursue(_plan(asked, tools), turn, tools)
     if not isinstance(found, str):
         return found
-    return _honestly(*([f"I write only English, no {asked.tongue}."] if asked.tongue else []), found)
+    return _paragraphs(*([f"I write only English, no {asked.tongue}."] if asked.tongue else []), found)
 
 
 def _plan(asked: Question, tools: Collection[str]) -> Plan:
@@ -156,8 +175,8 @@ def _plan(asked: Question, tools: Collection[str]) -> Plan:
             return search.search(asked, tools)
 
 
-def _honestly(*parts: str, has_tools: bool = True) -> str:
-    return "\n\n".join([WHAT_IT_IS if has_tools else WITHOUT_TOOLS, *parts]) + "\n"
+def _paragraphs(*parts: str) -> str:
+    return "\n\n".join(parts) + "\n"
 
 
 def _title(messages: Sequence[Sent]) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from perdure.agent.models.offline import WHAT_IT_IS, WITHOUT_TOOLS
+from perdure.agent.models.offline import WITHOUT_TOOLS
 from perdure.agent.models.offline.wording import one_line
 from perdure.agent.transcript import render
 from perdure.session.entry import AnyMessage
@@ -33,6 +33,11 @@ _WHOLE = 400
 """Characters of a request that is kept word for word."""
 _OF_A_PROGRAM = ("<resumed at ", "<summary>")
 """What is said in a user's place, by whoever resumes or condenses a conversation."""
+_OF_ITSELF = re.compile(
+    r"This is the built-in `offline` model: no language model, but a program that [^\n]*"
+    rf"|{re.escape(WITHOUT_TOOLS)}"
+)
+"""What this program says, or said in older versions, of itself at the beginning of an answer."""
 LAST_REQUEST = "The last request, word for word: "
 
 _CONVERSATION = re.compile(r"(?s)<conversation>(.*)</conversation>")
@@ -81,12 +86,13 @@ def requested(text: str) -> str:
 def _conversation_of(text: str) -> list[Said]:
     """Who said what. What this program says of itself is no part of its answers."""
     parts = _SPEAKER.split(text)
-    texts = (_without_its_name(said.strip()) for said in parts[2::2])
+    texts = (_without_its_name(each.strip()) for each in parts[2::2])
     return [Said(who, said) for who, said in zip(parts[1::2], texts, strict=True) if said]
 
 
 def _without_its_name(said: str) -> str:
-    return said.removeprefix(WHAT_IT_IS).removeprefix(WITHOUT_TOOLS).lstrip()
+    found = _OF_ITSELF.match(said)
+    return said[found.end() :].lstrip() if found else said
 
 
 def summary(said: Sequence[Said], previous: str = "", focus: str = "") -> str:
