@@ -77,6 +77,7 @@ def clean(
         sweep.take(row)
         if progress is not None:
             progress(number, len(old))
+    sweep.remove_unused_locks()
     return sweep.done
 
 
@@ -113,6 +114,12 @@ class _Sweep:
         self._days = days
         self._now = now
         self._before = before
+
+    def remove_unused_locks(self) -> None:
+        try:
+            self._store.remove_unused_locks()
+        except _FAULTS as error:
+            self.done.problems.append(_said(error))
 
     def is_surely_young(self, row: Row) -> bool:
         """By a time that it records, whichever others there are; or by its file's, where it records none, and

@@ -1,22 +1,33 @@
-"""Who holds a lock, asked without taking it."""
+"""Who holds a lock, asked without taking it.
+
+A lock file can be removed by its holder (`stores/lock.py`), so a file that was opened by its path may have
+lost that path since. Whoever asks then asks again, of the file that is there now.
+"""
 
 from __future__ import annotations
 
 import os
 
+REMOVED = b"removed"
+"""What a lock file begins with that its holder is about to remove, or has removed."""
+REMOVED_GENERATION = -1
+
 
 def holder_at(path: str) -> int | None:
     """The process that holds the lock now; 0 if one does that does not say which; None if nobody does."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return holder_of(descriptor)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            holder = holder_of(descriptor)
+            if has_name(descriptor):
+                return holder
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
 
 
 def holder_of(descriptor: int) -> int | None:
@@ -24,6 +35,11 @@ def holder_of(descriptor: int) -> int | None:
         return written_in(descriptor)[0] or 0
     unlock(descriptor)
     return None
+
+
+def has_name(descriptor: int) -> bool:
+    """False if the lock file was removed since it was opened."""
+    return os.fstat(descriptor).st_nlink > 0
 
 
 def try_to_lock(descriptor: int, *, shared: bool = False) -> bool:
@@ -43,9 +59,13 @@ def unlock(descriptor: int) -> None:
 
 
 def written_in(descriptor: int) -> tuple[int | None, int]:
-    """The pid and the generation written in a lock file; a pid that is this process's own included."""
+    """The pid and the generation written in a lock file; a pid that is this process's own included. The
+    generation of one that was removed is `REMOVED_GENERATION`."""
     try:
-        pid, generation = os.pread(descriptor, 64, 0).split()
+        text = os.pread(descriptor, 64, 0)
+        if text.startswith(REMOVED):
+            return None, REMOVED_GENERATION
+        pid, generation = text.split()
         return int(pid), int(generation)
     except (OSError, ValueError):
         return None, 0

@@ -122,6 +122,12 @@ def file_name(id: str) -> str:
     return f"x-{hashlib.sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
+def lock_name(id: str) -> str:
+    """What a session's lock is called. Never with `~` at its end, as locks are that guard something else."""
+    parts = id.split("/")
+    return "~".join(parts) if all(file_name(part) == part for part in parts) else file_name(id)
+
+
 _SEVERAL = {"Entry": "entries"}
 
 

@@ -1,13 +1,14 @@
 """`trash`: what was deleted in every home, the last first; and how it goes for good.
 
 What goes is what was listed and asked about, whatever else is deleted meanwhile. With `--days`, what does not
-say when it was deleted is never old enough.
+say when it was deleted is never old enough. With what goes, the locks go of all sessions that are gone.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from types import SimpleNamespace
 
 from perdure.errors import PerdureError
@@ -15,8 +16,9 @@ from perdure.front.ages import ago, seconds
 from perdure.front.amounts import counted, size
 from perdure.front.output import Output, Styled
 from perdure.front.table import table
-from perdure.session import reference
+from perdure.session import layouts, reference
 from perdure.session.reference import Deleted
+from perdure.session.stores import open_store
 from perdure.session.stores.file_store import FileStore
 
 _DAY = 24 * 60 * 60
@@ -29,6 +31,8 @@ def trash(options: SimpleNamespace, out: Output) -> int:
         out.note(problem)
     if found and options.empty:
         return _empty(found, options, out)
+    if options.empty:
+        _remove_unused_locks()
     if out.json:
         out.data([each.facts for each in found])
     elif found:
@@ -58,6 +62,8 @@ def _empty(found: Sequence[Deleted], options: SimpleNamespace, out: Output) -> i
         except PerdureError as error:
             out.failed(error)
             code = max(code, error.exit_code)
+    if found:
+        _remove_unused_locks()
     if len(gone) < len(found) and not code:
         out.note(
             f"{counted(len(found) - len(gone), 'session')} could not be deleted and stayed in the trash."
@@ -80,6 +86,15 @@ def _removed(store: FileStore, chosen: Sequence[Deleted]) -> list[Deleted]:
     """Those of the chosen that are gone now."""
     known = {each.trashed: each for each in chosen}
     return [known[gone] for gone in store.remove_for_good(known.__contains__)]
+
+
+def _remove_unused_locks() -> None:
+    """In every home, also where the trash is empty. What cannot be removed is left for the next time."""
+    for home in layouts.homes():
+        with suppress(PerdureError, OSError):
+            store = open_store(*home)
+            assert isinstance(store, FileStore)
+            store.remove_unused_locks()
 
 
 def _is_old(each: Deleted, days: int | None) -> bool:

@@ -160,11 +160,6 @@ class CortextStore(ConversationStore):
         if not os.path.lexists(os.path.join(self.home, _LOCKS)):
             keep_out(self.home, [_LOCKS, os.path.join(_OWN, "trash")])
 
-    def _lock_place(self, id: str, relative: str) -> tuple[str, str]:
-        parts = id.split("/")
-        plain = all(part and ids.file_name(part) == part for part in parts)
-        return self.home, os.path.join(_LOCKS, f"{'~'.join(parts) if plain else ids.file_name(id)}.lock")
-
     def _place(self, relative: str) -> tuple[str, str]:
         return self.home, _OWN
 

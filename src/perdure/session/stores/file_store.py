@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from perdure import registry
 from perdure.errors import Held, InvalidId, NotFound, NotSaved, Unreadable, UsageError
-from perdure.session import ids, listing, trash
+from perdure.session import ids, listing, trash, unused_locks
 from perdure.session.entry import Entry
 from perdure.session.layouts import LAYOUTS
 from perdure.session.stores import START, Cursor, Durability, Found, Header, Page, files
@@ -94,21 +94,23 @@ class FileStore(ABC):
         """Leave no trace of a session in which nothing was said. Whether it is gone: not if there is
         anything in it, or set aside of it, and not while somebody writes to it."""
         relative = self.relative(ref)
-        with contextlib.suppress(Held, Unreadable), self.lock(ref, 0):
+        with contextlib.suppress(Held, Unreadable), self.lock(ref, 0) as lock:
             page = self.read(ref)
             if not page.entries and not page.problems and not self._beside(relative):
                 self._remove(relative)
                 self._deleted(ref)
+                self._remove_lock(lock, relative)
                 return True
         return False
 
     def take_back(self, made: Found) -> bool:
         """Leave no trace of what `create` made and returned. Whether it is gone: not if it was written to
         since, and not while somebody may."""
-        with contextlib.suppress(Held), self.lock(made, 0):
+        with contextlib.suppress(Held), self.lock(made, 0) as lock:
             if found(made.id, made.path) == made and made.inode:
                 self._remove(self.relative(made))
                 self._deleted(made)
+                self._remove_lock(lock, self.relative(made))
                 return True
         return False
 
@@ -135,18 +137,33 @@ class FileStore(ABC):
 
     def expire(self, days: float = trash.DAYS, now: ids.Clock = ids.now) -> Sequence[Trashed]:
         """Delete for good what was deleted that long ago. Returns what is gone."""
-        return [
+        everything = [
             gone
             for home in self._homes()
             for gone in trash.expire(
                 home, days=days, now=now, keep=lambda each: each.program != self.name, private=self.private
             )
         ]
+        self.remove_unused_locks()
+        return everything
 
     def remove_for_good(self, chosen: Callable[[Trashed], bool]) -> Sequence[Trashed]:
         """Delete for good what was deleted and is chosen. Returns what is gone."""
-        homes = self._homes()
-        return [gone for home in homes for gone in trash.remove_for_good(home, chosen, private=self.private)]
+        everything = [
+            gone
+            for home in self._homes()
+            for gone in trash.remove_for_good(home, chosen, private=self.private)
+        ]
+        self.remove_unused_locks()
+        return everything
+
+    def remove_unused_locks(self) -> None:
+        """Remove the locks of sessions that are neither in their place nor in the trash."""
+        for home in self._homes("locks"):
+            unused_locks.remove_all(home)
+
+    def _remove_lock(self, lock: Lock, relative: str) -> None:
+        unused_locks.remove(os.path.join(*self._place(relative)), lock)
 
     def _find_deleted(self, text: str) -> Trashed:
         homes = self._homes()
@@ -188,8 +205,8 @@ class FileStore(ABC):
         """Where the locks and the trash of a session are: a root, and a folder below it."""
         return self.home, ""
 
-    def _homes(self) -> Sequence[str]:
-        """Every folder that has a trash of this store's sessions."""
+    def _homes(self, holding: str = "trash") -> Sequence[str]:
+        """Every folder that has a trash of this store's sessions, or that `holding`."""
         return [os.path.join(*self._place(""))]
 
     def _whole(self, relative: str) -> str:
@@ -228,7 +245,7 @@ class FileStore(ABC):
 
     def _lock_place(self, id: str, relative: str) -> tuple[str, str]:
         root, folder = self._place(relative)
-        return root, os.path.join(folder, "locks", f"{ids.file_name(id)}.lock")
+        return root, os.path.join(folder, "locks", f"{ids.lock_name(id)}.lock")
 
 
 def counted(entries: Sequence[Entry]) -> str:

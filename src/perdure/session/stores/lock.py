@@ -1,12 +1,19 @@
-"""One lock per session: a file that is never replaced or removed, held by the kernel.
+"""One lock per session: a file that is never replaced, and removed by its holder alone, held by the kernel.
 
 The kernel frees it when its process dies, however that happens, so there is no stale lock and no
 guessing who is alive. The file holds the holder's pid, for the message to whoever waits, a
 generation that grows with every holder, and, behind them, a note that a holder may leave for later ones.
+
+Only a holder removes the file, and only when its session is gone (`unused_locks.py`). Others may have opened
+it by then, so a lock counts only if its path leads to the file that is locked. The holder also writes into
+the file that it is removed, before it removes it: on a network file system a path can be out of date, and
+what is read under a lock cannot. Who finds that written opens the path anew, which no cache answers.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import threading
 import time
@@ -15,7 +22,15 @@ from io import FileIO
 from typing import Self
 
 from perdure.errors import Held, NotSaved
-from perdure.session.holder import holder_of, try_to_lock, unlock, written_in
+from perdure.session.holder import (
+    REMOVED,
+    REMOVED_GENERATION,
+    has_name,
+    holder_of,
+    try_to_lock,
+    unlock,
+    written_in,
+)
 from perdure.session.stores import files
 
 _SHORTEST_WAIT = 0.05  # even "do not wait" outlasts a reader that only asks who holds the lock
@@ -30,6 +45,7 @@ class Lock:
 
     def __init__(self, root: str, relative: str, session: str, wait: float, *, private: bool = True) -> None:
         self.path = os.path.join(root, relative)
+        self._place = root, relative
         deadline = time.monotonic() + max(wait, _SHORTEST_WAIT)
         pause = _PAUSES[0]
         while True:
@@ -38,10 +54,14 @@ class Lock:
                 own = os.fstat(self._file.fileno())
                 self._identity = own.st_ino, own.st_dev  # which never changes while the file is open
                 if try_to_lock(self._file.fileno()) and self.is_mine():
-                    break
+                    _, before = written_in(self._file.fileno())
+                    if before != REMOVED_GENERATION or self._is_at_path_anew():
+                        break
             except OSError as error:
                 if hasattr(self, "_file"):
                     self._file.close()  # whoever keeps the error must not keep the lock with it
+                if error.errno == errno.ESTALE:  # a network file system's word for a file that was removed
+                    continue
                 raise NotSaved(self.path, error) from error
             if time.monotonic() >= deadline:
                 pid, _ = written_in(self._file.fileno())
@@ -51,8 +71,7 @@ class Lock:
             time.sleep(pause)
             pause = min(pause * 1.5, _PAUSES[1])
         self._pid = os.getpid()
-        _, before = written_in(self._file.fileno())
-        self.generation = before + 1
+        self.generation = max(before, 0) + 1
         try:
             # Always of one length, so that nothing need be cut off: a file that was cut to nothing and then
             # written is flushed to disk by ext4 when it is closed, at the price of a sync.
@@ -105,6 +124,24 @@ class Lock:
         finally:
             self._file.close()
 
+    def remove(self) -> None:
+        """Release the lock, and remove its file if the disk lets us. Only where its session is gone."""
+        if self.is_this_process and not self._file.closed:
+            with contextlib.suppress(OSError):
+                if self.is_mine():
+                    remove_file(self._file.fileno(), *self._place)
+        self.release()
+
+    def _is_at_path_anew(self) -> bool:
+        """Whether the path leads to this file, asked by opening it: after a crash a file may be there that is
+        called removed."""
+        try:
+            with files.open_beneath(*self._place, os.O_RDONLY) as there:
+                own = os.fstat(there.fileno())
+                return (own.st_ino, own.st_dev) == self._identity
+        except FileNotFoundError:
+            return False
+
     def let_go(self) -> None:
         """Close a forked child's copy, which leaves the parent's lock alone."""
         self._file.close()
@@ -135,11 +172,21 @@ class Turns:
 
 def holder(root: str, relative: str) -> int | None:
     """The process that holds the lock now; 0 if one does that does not say which; None if nobody does."""
-    try:
-        with files.open_beneath(root, relative, os.O_RDONLY) as file:
-            return holder_of(file.fileno())
-    except OSError:
-        return None
+    while True:
+        try:
+            with files.open_beneath(root, relative, os.O_RDONLY) as file:
+                answer = holder_of(file.fileno())
+                if has_name(file.fileno()):
+                    return answer
+        except OSError:
+            return None
+
+
+def remove_file(descriptor: int, root: str, relative: str) -> None:
+    """Remove a lock file whose path leads to it, and which this process has locked by `descriptor`."""
+    os.pwrite(descriptor, b"%-*b\n" % (_HOLDER - 1, REMOVED), 0)
+    with files.folder_of(root, relative) as (folder, name):
+        os.unlink(name, dir_fd=folder)
 
 
 _held: weakref.WeakSet[Lock] = weakref.WeakSet()

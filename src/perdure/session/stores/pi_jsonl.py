@@ -82,13 +82,13 @@ class PiStore(JsonlStore):
     def _writer(self, ref: Found, lock: Lock, after: Cursor | None) -> PiWriter:
         return PiWriter(self, ref, lock, after)
 
-    def _homes(self) -> Sequence[str]:
+    def _homes(self, holding: str = "trash") -> Sequence[str]:
         below = [name for name in files.names(self.root, "") if not name.endswith(".jsonl")]
         places = ("", *(os.path.join(name, "") for name in sorted(below)))
         homes = dict.fromkeys(os.path.join(*self._place(place)) for place in places)
         if self._by_project:  # also where no project is left
             homes[os.path.join(os.path.dirname(self._real_root), "")] = None
-        return [home for home in homes if os.path.isdir(os.path.join(home, "trash"))] or list(homes)[:1]
+        return [home for home in homes if os.path.isdir(os.path.join(home, holding))] or list(homes)[:1]
 
     def _place(self, relative: str) -> tuple[str, str]:
         """This follows from where the file is and from nothing else: however a store was opened, a session
