@@ -63,6 +63,8 @@ class Conversation:
         self._queue_changed = queue_changed
         self._servers: asyncio.Future[None] | None = None
         self._noticed = 0
+        self._is_copy_named = False
+        """Whether its user was told where the damaged file is that was replaced."""
         self._saving = asyncio.Lock()
         """A timer saves, too: not what is being closed."""
 
@@ -336,6 +338,9 @@ class Conversation:
         """Those that nobody has seen."""
         new = self.agent.notices[self._noticed :]
         self._noticed += len(new)
+        if self.session.set_aside and not self._is_copy_named:
+            self._is_copy_named = True
+            new.append(f"The damaged file is kept as {config.as_typed(self.session.set_aside)}")
         for notice in new:
             self.face.note(Styled(one_line(notice), "yellow"))
 

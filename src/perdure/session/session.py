@@ -75,6 +75,11 @@ class Session:
         return self._ends.head
 
     @property
+    def set_aside(self) -> str:
+        """Where the damaged file is that the first append replaced; empty where none was."""
+        return getattr(self._writer, "set_aside", "")  # not each store replaces files
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing was said yet, on any branch."""
         return self._ends.head is None and not self._moved

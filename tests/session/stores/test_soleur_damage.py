@@ -272,6 +272,35 @@ def test_r22_a_repair_is_a_new_session_and_is_done_once(tmp_path, path):
     assert len(list(store.list())) == (2 if repaired else 1)
 
 
+@pytest.mark.parametrize("path", DAMAGED, ids=lambda path: path.stem)
+def test_r22_a_document_that_is_mended_in_its_place_has_its_old_bytes_beside_it(tmp_path, path):
+    """The same session, with every complete entry and without a problem; what has none is left alone."""
+    store, ref = put(tmp_path, path.read_bytes())
+    found = store.parse(ref, path.read_bytes())
+    mended = store.mend(ref)
+    assert (mended is not None) == (found.is_damaged and found.entries != [])
+    assert set_aside(tmp_path) == ([path.read_bytes()] if mended else [])
+    if mended:
+        page = store.read(ref)
+        assert (mended.ref, mended.aside) == (ref, f"{ref.path}.damaged")
+        assert meanings(page.entries) == meanings(tree.in_place(found.entries)[0])
+        assert ([each for each in page.problems if "UTF-8" not in each.reason], store.mend(ref)) == ([], None)
+    else:
+        assert Path(ref.path).read_bytes() == path.read_bytes()
+
+
+def test_a_session_names_the_damaged_file_that_its_first_append_replaced(tmp_path):
+    """Nothing is set aside before; and of a sound one nothing at all."""
+    store, ref = put(tmp_path, (GOLDEN / "damaged" / "torn-tail.json").read_bytes())
+    with Session.open(store, ref) as session:
+        assert session.set_aside == ""
+        session.append(user_entry("five"))
+        assert session.set_aside == f"{ref.path}.damaged"
+    with Session.open(store, ref) as session:
+        session.append(user_entry("six"))
+        assert session.set_aside == ""
+
+
 # --- cut off anywhere -------------------------------------------------------------------------------------
 
 

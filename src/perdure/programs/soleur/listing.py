@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from perdure.errors import PerdureError, UsageError
 from perdure.front.ages import seconds, when
-from perdure.front.damaged import note_damaged
+from perdure.front.amounts import counted
 from perdure.front.output import Output, Styled
 from perdure.front.table import table
 from perdure.front.visible import NARROWEST, fit, folded, one_line, width
@@ -36,20 +36,20 @@ def sessions(options: SimpleNamespace, out: Output) -> int:
         raise PerdureError(problems[0])
     for problem in problems:
         out.note(Styled(problem, "yellow"))
-    sound = [row for row in rows if row.problem is None]
-    broken = [row for row in rows if row.problem is not None]
     if out.json:
-        out.data([_facts(row) for row in (*sound, *broken)])
+        out.data([_facts(row) for row in rows])
         return 0
-    if sound:
-        ids = _shortened([row.id for row in rows]) if out.is_terminal else {row.id: row.id for row in rows}
-        lines = [
-            (Styled(ids[row.id], "cyan"), _made(row), row.project or "-", _preview(row)) for row in sound
-        ]
-        table(out, ("ID", "CREATED", "PROJECT", "LAST MESSAGE"), lines, flexible=3, spare=((2,),))
-    else:
+    if not rows:
         out.line("No saved sessions found")
-    note_damaged({row.id: row.problem or "" for row in broken}, out)
+        return 0
+    ids = _shortened([row.id for row in rows]) if out.is_terminal else {row.id: row.id for row in rows}
+    lines = [
+        (Styled(ids[row.id], "cyan"), _made(row), row.project or "-", _preview(row) or "-") for row in rows
+    ]
+    below = [row.problem or "" for row in rows]
+    table(out, ("ID", "CREATED", "PROJECT", "LAST MESSAGE"), lines, flexible=3, spare=((2,),), below=below)
+    if damaged := sum(map(bool, below)):
+        out.note(f"{counted(damaged, 'session')} damaged; `pi sessions doctor` says more.")
     return 0
 
 
@@ -65,20 +65,30 @@ def _shortened(ids: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def last(cwd: str, out: Output) -> Row | None:
-    """The last one talked in, and not in now: of this project, or else of all."""
-    rows = [row for row in _rows(out)[0] if row.problem is None]
-    here = [row for row in rows if row.project == os.path.basename(cwd)]
-    return next((row for row in (*here, *rows) if row.status != "active"), None)
+def last(cwd: str, out: Output) -> tuple[Row | None, list[Row]]:
+    """The last one talked in, and not in now: of this project, or else of all. And those that would be it, if
+    anything of them could be read."""
+    rows = [row for row in _rows(out)[0] if row.status != "active"]
+    rows.sort(key=lambda row: row.project != os.path.basename(cwd))
+    lost: list[Row] = []
+    for row in rows:
+        if row.problem is None or _holds_something(row):
+            return row, lost
+        lost.append(row)
+    return None, lost
 
 
 def offered(row: Row, columns: int) -> Iterable[Sequence[str | Styled]]:
-    """In a line; on a terminal that has not so many columns, in two."""
+    """In a line; on a terminal that has not so many columns, in two. Its damage has a line of its own."""
     project = f"  {one_line(row.project)}" if row.project else ""
     about, preview = f"  {_made(row)}{project}", _preview(row)
     if not columns or width(f"{row.id}{about}  {preview}") <= columns:
-        return [(Styled(row.id, "cyan"), f"{about}  {preview}")]
-    return [(Styled(row.id, "cyan"), about), (fit(f"  {preview}", columns),)]
+        yield Styled(row.id, "cyan"), f"{about}  {preview}"
+    else:
+        yield Styled(row.id, "cyan"), about
+        yield (fit(f"  {preview}", columns),)
+    if row.problem is not None:
+        yield (Styled(one_line(f"Damaged: {row.problem}; resuming repairs it"), "yellow"),)
 
 
 def _rows(out: Output) -> tuple[list[Row], list[str]]:

@@ -23,7 +23,7 @@ from perdure.front.profile import OwnProfile
 from perdure.front.shell import Shell
 from perdure.front.slash import Slash
 from perdure.front.visible import one_line
-from perdure.programs.soleur import attached, listing, persona
+from perdure.programs.soleur import attached, damaged, listing, persona
 from perdure.programs.soleur.attached import Part
 from perdure.programs.soleur.decisions import Decision
 from perdure.programs.soleur.decisions import autorecord as autorecorded
@@ -94,16 +94,27 @@ class Soleur(OwnProfile):
         if self.options.session is not None:
             self.first = self.open_if_nothing_was_said
             return await in_thread(self.found, self.options.session)
-        if not self.options.fresh and (row := await in_thread(listing.last, shell.cwd, shell.out)):
-            for line in listing.offered(row, shell.face.columns):
-                shell.face.line(*line)
-            is_wanted = await shell.ask("Resume last session?")
-            if is_wanted is None:
-                return None
-            if is_wanted:
-                self.first = self.open_if_nothing_was_said
-                return await in_thread(opening.at, row.path)
+        if not self.options.fresh:
+            row, lost = await in_thread(listing.last, shell.cwd, shell.out)
+            for each in lost:
+                said = f"Not offered: {each.id}: {each.problem}"
+                shell.face.note(Styled(one_line(said), "yellow"))
+            if row is not None:
+                for line in listing.offered(row, shell.face.columns):
+                    shell.face.line(*line)
+                is_wanted = await shell.ask("Resume last session?")
+                if is_wanted is None:
+                    return None
+                if is_wanted:
+                    self.first = self.open_if_nothing_was_said
+                    return await in_thread(opening.at, row.path)
         return await self._begun(shell)
+
+    async def opened(self, shell: Shell, meant: Meant) -> Session:
+        """A damaged one is repaired first, and the file as it was is named."""
+        if not meant.is_new:
+            await damaged.mend(shell, meant)
+        return await super().opened(shell, meant)
 
     async def _begun(self, shell: Shell) -> Meant | None:
         """It is made when all is answered: however a question ends, there is no session without a word."""

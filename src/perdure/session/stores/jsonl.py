@@ -362,7 +362,9 @@ class JsonlStore(FileStore):
         new = reader.entries[known:]
         if text is not None and len(reader.problems) == told and len(new) < 2:
             return [(text, new[0] if new else None)]
-        header: list[tuple[bytes, Entry | None]] = [(reader.header_raw, None)] if reader.headed > headed else []
+        header: list[tuple[bytes, Entry | None]] = (
+            [(reader.header_raw, None)] if reader.headed > headed else []
+        )
         return [*header, *((self.line(entry, reader), entry) for entry in new)]
 
 

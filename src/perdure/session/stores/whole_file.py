@@ -150,6 +150,21 @@ class WholeFileStore(FileStore):
             entries, _ = in_place(document.entries)  # what followed an entry that is lost follows another
             return Repaired(self.create(header, entries), len(entries), ref.path)
 
+    def mend(self, ref: Found) -> Repaired | None:
+        """Replace a damaged document by one of every complete entry in it; the file as it was stays beside
+        it. None if it is not damaged, or nothing in it is complete."""
+        with self.lock(ref, 0), files.told(NotSaved, ref.path):
+            document = self.parse(ref, self.bytes_of(ref))
+            if not document.is_damaged or not document.entries:
+                return None
+            entries, _ = in_place(document.entries)
+            whole = document._replace(entries=entries, problems=[], is_damaged=False)
+            text, relative = _printed(self, ref, whole), self.relative(ref)
+            aside = files.set_aside(self.root, relative, "damaged", private=self.private)
+            files.replace(self.root, relative, text, sync=self.synced, private=self.private)
+            self.saved(ref, whole)
+            return Repaired(ref, len(entries), os.path.join(self.root, aside))
+
     def _salvage(self, document: Document, data: bytes) -> tuple[str, bool]:
         """The id of the session that holds what can be saved of a damaged one, and whether it is there."""
         id = self.salvage_id(document.header, hashlib.sha256(data).digest())
@@ -170,6 +185,8 @@ class WholeFileWriter:
         self._relative = store.relative(ref)
         self._lock = lock
         self._turn = Turns()  # threads that share a writer
+        self.set_aside = ""
+        """Where the damaged document is that was there before; empty while nothing replaced it."""
         self._attempt: bytes | None = None
         """A text that may be in the file without having been acknowledged."""
         self._saved = self._read()
@@ -236,9 +253,9 @@ class WholeFileWriter:
         self.release()
 
     def _replace(self, text: bytes, document: Document) -> None:
-        store = self._store
+        store, aside = self._store, ""
         if self._saved.document.is_damaged:
-            files.set_aside(store.root, self._relative, "damaged", private=store.private)
+            aside = files.set_aside(store.root, self._relative, "damaged", private=store.private)
         self._attempt = text
         try:
             files.replace(store.root, self._relative, text, sync=store.synced, private=store.private)
@@ -248,6 +265,7 @@ class WholeFileWriter:
             raise
         self._saved = _Saved(text, document)  # from here on it is the truth, acknowledged or not
         self._attempt = None
+        self.set_aside = os.path.join(store.root, aside) if aside else self.set_aside
         store.saved(self._ref, document)
 
     def _settle(self) -> None:
