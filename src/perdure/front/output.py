@@ -109,6 +109,14 @@ class Output:
         return _columns(self._stdout)
 
     @property
+    def rows(self) -> int:
+        """How many lines the screen has; 24 if that is not known."""
+        try:
+            return os.get_terminal_size(self._stdout.fileno()).lines or 24 if self._stdout else 24
+        except (OSError, ValueError):
+            return 24
+
+    @property
     def is_watched(self) -> bool:
         """Whether somebody sees what is said about the answer while it is made."""
         return _is_terminal(self._stderr)

@@ -24,11 +24,12 @@ def table(
     right: Sequence[int] = (),
     below: Sequence[str] = (),
     spare: Sequence[Sequence[int]] = (),
+    is_paged: bool = False,
 ) -> Sequence[int]:
     """Print them under their heads. At a terminal the `flexible` column gives up what does not fit, and of
     the `spare` ones, the most wanted first, those are left out that do not; through a pipe nothing is cut.
-    `right` are columns of numbers, `below` has a line of text for each row, or none. Returns the columns
-    shown."""
+    `right` are columns of numbers, `below` has a line of text for each row, or none. `is_paged` shows what is
+    longer than the screen from its beginning, in a pager. Returns the columns shown."""
     columns = [_Column(cells) for cells in zip(heads, *rows, strict=True)]
     kept: Sequence[int] = range(len(heads))
     if out.is_terminal and spare:
@@ -48,7 +49,10 @@ def table(
             for row, why in zip(lines, ("", *below), strict=True)
             for line in (row, *([_below(f"{indent}{_GAP}! {one_line(why)}", out)] if why else ()))
         ]
-    out.visible_lines(lines)
+    if is_paged:
+        out.page("\n".join(lines))
+    else:
+        out.visible_lines(lines)
     return kept
 
 

@@ -42,8 +42,8 @@ the number of its text in `said`: so the newest are found first, and those since
 
 
 class Lasting:
-    """What has a program, a recorded status and a lock: a row of the catalog, or a part of one, which are
-    named tuples."""
+    """A row of the catalog, or a part of one, as a named tuple with a program, an id, a recorded status and a
+    lock."""
 
     __slots__ = ()
 
@@ -52,6 +52,7 @@ class Lasting:
         _make: Any
 
     program: str
+    id: str
     recorded: str
     waits: bool
     lock: str
@@ -221,7 +222,7 @@ class Catalog:
         words = expression(query)
         return self._answered(scope, lambda: self._search(scope, words, role, since, limit), text=True)
 
-    def short(self, row: Row) -> str:
+    def short(self, row: Lasting) -> str:
         """The beginning of its id that no other known one has, and that is long enough to be recognised."""
         id = row.id
         try:

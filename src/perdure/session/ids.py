@@ -1,7 +1,8 @@
 """Every id scheme, and finding a session by the beginning of its id.
 
 An id becomes a file name, so what may be one is decided here and nowhere else: no separator, no dot
-at either end, nothing a shell or a file system could read as a path.
+at either end, nothing a shell or a file system could read as a path. All are ASCII, but for the names of
+conversations, which have the letters of their titles.
 Ids are random, never derived from a clock alone: two processes, or one whose clock was set back, cannot
 make the same one.
 """
@@ -20,6 +21,15 @@ Clock = Callable[[], datetime]
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Letters and marks that no font draws."""
+_MOST_WORDS = 8
+_LONGEST_SLUG = 50
+_MOST_SLUG_BYTES = 120
+_LONGEST_NAME = 255
+"""Bytes of a file's name."""
 
 
 def now() -> datetime:
@@ -91,19 +101,57 @@ _numbers = 0, itertools.count()
 
 def cortext_id(date: str, number: int, kind: str, title: str) -> str:
     """`2025-11-22/001-brainstorm-api-design`: a conversation is named by its day and its folder's name."""
+    return f"{date}/{number:03d}-{kind}-{_slug(title) or 'untitled'}"
+
+
+def _slug(title: str) -> str:
+    """The first words of a title, in small letters. A letter that is an ASCII letter with something added is
+    that one (`é` is `e`); those of other scripts stay, in the composed form that most file systems keep."""
     import unicodedata
 
-    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
-    slug = "-".join(re.findall("[a-z0-9]+", plain)[:8])[:50].strip("-") or "untitled"
-    return f"{date}/{number:03d}-{kind}-{slug}"
+    text = ""
+    for character in unicodedata.normalize("NFC", title).lower():
+        plain = unicodedata.normalize("NFKD", character)
+        if plain[0].isascii():
+            text += "".join(each for each in plain if each.isascii())
+        elif not (unicodedata.category(character).startswith("M") and text[-1:].isascii()):
+            text += character  # a mark on an ASCII letter is left out
+    words = "".join(each if _is_in_word(each) else " " for each in text).split()
+    slug = "-".join(words[:_MOST_WORDS])[:_LONGEST_SLUG]
+    return slug.encode()[:_MOST_SLUG_BYTES].decode(errors="ignore").strip("-")
+
+
+def composed(text: str) -> str:
+    """The text as ids have it, whichever of Unicode's two forms a file system or a keyboard gives."""
+    if text.isascii():
+        return text
+    import unicodedata
+
+    return unicodedata.normalize("NFC", text)
+
+
+def _is_in_word(character: str) -> bool:
+    """True for letters and digits of any script, and the marks that belong to them, unless nobody sees it."""
+    if character.isascii():
+        return character.isalnum()
+    import unicodedata
+
+    is_mark = unicodedata.category(character).startswith("M")
+    return (is_mark or character.isalnum()) and not _UNSEEN.fullmatch(character)
 
 
 def check_dated(text: str) -> str:
     """`text` itself, if it can be the id of a conversation: its day and its name, or its name alone."""
     *day, name = text.split("/") if isinstance(text, str) else [""]
-    if len(day) > 1 or not all(map(_DAY.fullmatch, day)) or not _SESSION_ID.fullmatch(name):
+    if len(day) > 1 or not all(map(_DAY.fullmatch, day)) or not _is_dated_name(name):
         raise InvalidId(str(text), "a day and a name, as in 2025-11-22/001-brainstorm-topic")
     return text
+
+
+def _is_dated_name(name: str) -> bool:
+    """By the rule for all ids, in which a letter of another script counts as one of ASCII's."""
+    plain = name if name.isascii() else "".join("x" if _is_in_word(each) else each for each in name)
+    return bool(_SESSION_ID.fullmatch(plain)) and len(name.encode()) <= _LONGEST_NAME
 
 
 def check(text: str) -> str:

@@ -28,14 +28,24 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 
 def expression(query: str) -> str:
     """The query in FTS5's own language. Whatever is typed is a word there and never an operator."""
+    parts = _parts(query)
+    if not parts:
+        raise UsageError("Nothing to search for", 'give a word, a "phrase" or the beginning* of a word')
+    return " AND ".join(parts)
+
+
+def is_searchable(query: str) -> bool:
+    """Whether there is a word in it: `expression` refuses what has none."""
+    return bool(_parts(query))
+
+
+def _parts(query: str) -> list[str]:
     parts = []
     for phrase, star, word in _PART.findall(searchable(query)):
         text = word.rstrip("*") if word else phrase
         if any(character.isalnum() for character in text):
             parts.append(f'"{text}"{" *" if star or word.endswith("*") else ""}')
-    if not parts:
-        raise UsageError("Nothing to search for", 'give a word, a "phrase" or the beginning* of a word')
-    return " AND ".join(parts)
+    return parts
 
 
 def searchable(text: str) -> str:

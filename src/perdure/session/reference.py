@@ -204,7 +204,11 @@ class _Called(NamedTuple, Generic[T]):
 def _chosen(text: str, known: Sequence[_Called[T]], what: str, problems: Sequence[str]) -> _Called[T]:
     if not isinstance(text, str):
         raise UsageError(f"An id is a string, not {type(text).__name__}")
-    matches = _matches(text, known) or _matches(_as_listed(text), known) or _matches(text.lower(), known)
+    matches = (
+        _matches(text, known)
+        or _matches(_as_listed(text), known)
+        or _matches(ids.composed(text.lower()), known)
+    )
     if len(matches) == 1:
         return matches[0]
     if matches:

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import time
+import unicodedata
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
@@ -249,6 +250,32 @@ def test_a_new_conversation_has_the_days_next_number(tmp_path):
         "2025-11-22/011-5-untitled",
         "2025-11-22/012-conversation-untitled",
     ]
+
+
+@pytest.mark.parametrize(
+    ("title", "slug"),
+    [
+        ("Привет, мир", "привет-мир"),
+        ("नमस्ते दुनिया", "नमस्ते-दुनिया"),
+        ("ทำไม", "ทำไม"),
+        ("Straße ÅNGSTRÖM naïve", "straße-angstrom-naive"),
+        ("한국어 e\u0301a x\u0302", unicodedata.normalize("NFC", "한국어-ea-x")),
+        ("字" * 200, "字" * 40),
+        ("a" * 200, "a" * 50),
+        ("\u202eevil\u3164\ufe0f\x00\ud800", "evil"),
+        ("🎉 …", "untitled"),
+    ],
+)
+def test_cor_20_a_slug_has_the_letters_of_its_title(tmp_path, title, slug):
+    """Small and composed, without what nobody sees; the folder's name fits every file system, and the id is
+    one that a conversation can be created by."""
+    store = store_in(tmp_path)
+    header = Header("", "2025-11-22T12:00:00.000Z", facts={"conversation_type": "plan", "title": title})
+    id = store.new_id(header)
+    assert id == f"2025-11-22/001-plan-{slug}"
+    assert len(id.partition("/")[2].encode()) <= 255
+    store.create(header._replace(id=id))
+    assert [ref.id for ref in store.list()] == [id]
 
 
 def test_the_day_is_the_users_own(tmp_path, monkeypatch):

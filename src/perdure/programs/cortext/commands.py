@@ -73,14 +73,19 @@ COMMANDS = {
             (
                 Argument(
                     "text",
-                    "its id, the beginning of it, or words in its title, summary or messages",
+                    "its number in the list, its id, the beginning of it, or words in its title, summary or messages",
                     default=(),
                     metavar="ID|TEXT",
                     many=True,
                     optional=True,
                     completes="id:cortext",
                 ),
-                Argument("--list", "show what can be resumed, and resume nothing", "flag", False),
+                Argument(
+                    "--list",
+                    "show what can be resumed, or what of it TEXT finds; resume nothing",
+                    "flag",
+                    False,
+                ),
                 _TYPE,
                 _STATUS,
                 Argument(

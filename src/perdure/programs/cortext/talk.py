@@ -11,7 +11,7 @@ from perdure.front import repl, starting, trusting
 from perdure.front.output import Output, Styled
 from perdure.front.shell import Shell
 from perdure.front.visible import one_line
-from perdure.programs.cortext import listing, pausing
+from perdure.programs.cortext import listing, pausing, selection
 from perdure.programs.cortext.profile import Cortext, is_silent, resume_line
 from perdure.programs.cortext.workspace import Workspace
 from perdure.session.catalog import Row
@@ -63,6 +63,8 @@ def _wanted(options: SimpleNamespace, workspace: Workspace, out: Output) -> Row 
     """The conversation that is meant; None if its user wants none after all."""
     among = listing.rows(workspace, out, kind=options.type, status=options.status)
     text = " ".join(options.text)
+    if row := selection.of_number(text, among):
+        return row
     if text:
         found = _found(text, among, workspace, out, "`cortext resume --list` shows all")
         if len(found) == 1:
@@ -71,7 +73,7 @@ def _wanted(options: SimpleNamespace, workspace: Workspace, out: Output) -> Row 
     if not among:
         out.line(listing.NONE)
         return None
-    row = listing.chosen(among, workspace, out)
+    row = selection.chosen(among, workspace, out)
     if text and row is None and not out.can_ask:
         raise Ambiguous(text, [each.id for each in among], "conversations")
     return row
@@ -79,7 +81,7 @@ def _wanted(options: SimpleNamespace, workspace: Workspace, out: Output) -> Row 
 
 def _found(text: str, among: Sequence[Row], workspace: Workspace, out: Output, listed: str) -> list[Row]:
     """Those that may be meant: one at least."""
-    found = listing.meant(text, among, workspace, out)
+    found = selection.matching(text, among, workspace, out)
     if not found:
         known = [name for row in among for name in (row.id, row.id.rpartition("/")[2])]
         near = nearest(text, known)
@@ -135,14 +137,14 @@ def _picked(shell: Shell, text: str) -> Row | None:
     if not among:
         out.line(listing.NONE.replace("cortext start TYPE TITLE", "/workspace.TYPE TITLE"))
         return None
-    if row := listing.of_number(text, among):
+    if row := selection.of_number(text, among):
         return row
     if text:
         found = _found(text, everything, workspace, out, "/workspace.resume lists what there is")
         if len(found) == 1:
             return found[0]
         among = found
-    return listing.chosen(among, workspace, out)
+    return selection.chosen(among, workspace, out)
 
 
 def ids(shell: Shell, typed: str) -> Iterable[str]:
