@@ -73,9 +73,9 @@ class Program(Pi):
         return Piped(*words, cwd=self.project, command=self.command)
 
     @contextmanager
-    def terminal(self, *words: str, **options: Any) -> Iterator[Terminal]:
+    def terminal(self, *words: str, kind: str = "xterm-256color", **options: Any) -> Iterator[Terminal]:
         """It is found by its name: what it says last does not depend on where this clone is."""
-        variables = {**environment(None, "xterm-256color"), "PATH": first_on_path()}
+        variables = {**environment(None, kind), "PATH": first_on_path()}
         with Terminal(*self.command, *words, cwd=self.project, env=variables, **options) as terminal:
             yield terminal
 

@@ -1,7 +1,14 @@
 """aur at a terminal: how a talk looks, and the question about a damaged session."""
 
+import os
+import time
+
 import pytest
 
+from perdure.agent.aside import PATIENCE
+from perdure.session.session import Session
+from perdure.session.stores import open_store
+from perdure.testing import assistant_entry, user_entry
 from tests.agent.models.wire_server import wire_server
 from tests.aurora_files import METADATA, chain, text_of
 from tests.front.shell_terminal import is_given_back, say
@@ -83,3 +90,45 @@ def test_aur_12_the_question_is_typed_at(aur, keys, code):
     assert any("is damaged in 1 line" in line for line in shown)
     if keys == "r":
         assert any("2 good lines kept" in line for line in shown)
+
+
+def held_session() -> Session:
+    """One that this process holds."""
+    session = Session.create(open_store("aurora"))
+    session.append(user_entry("question"), assistant_entry("answer"))
+    return session
+
+
+@pytest.mark.parametrize("kind", ["xterm-256color", "dumb"])
+@pytest.mark.parametrize(("keys", "code"), [("c-c", 130), ("c-d", 0)])
+def test_aur_13_g_6_ctrl_c_and_ctrl_d_end_the_wait_for_a_held_session(aur, keys, code, kind):
+    """At once: nobody waits for the 10 s. Whom it waits for, and how to end it, is on the screen."""
+    with held_session() as session:
+        with aur.terminal("spawn", "--resume", session.id, kind=kind) as terminal:
+            terminal.until("to stop waiting.")
+            pressed = time.monotonic()
+            terminal.keys(keys)
+            assert terminal.wait() == code
+            assert time.monotonic() - pressed < PATIENCE / 2
+            shown = " ".join(line for line in terminal.scrollback if line)
+        assert f"Session {session.id} is held by process {os.getpid()}; waiting up to 10 s" in shown
+        assert ("Nothing was opened." in shown) == (code == 0)
+        assert "Resume:" not in shown
+
+
+def test_aur_13_what_is_typed_during_the_wait_is_sent_when_the_session_is_free(aur, wire_server):
+    """A whole line is a message, and the beginning of one stands in the editor."""
+    aur.answers(wire_server, "two")
+    session = held_session()
+    with aur.terminal("spawn", "--resume", session.id, "-m", "custom/test") as terminal:
+        terminal.until("to stop waiting.")
+        terminal.send("more\rand ")
+        terminal.until("and")
+        session.close()
+        terminal.until("two")
+        terminal.until("default> and")
+        terminal.send("this\r")
+        terminal.until(lambda: len(aur.said()) == 6)
+        say(terminal, "/exit")
+        assert terminal.wait() == 0
+    assert [text for _, text in aur.said()] == ["question", "answer", "more", "two", "and this", "two"]

@@ -8,10 +8,12 @@ import signal
 import stat
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from perdure.agent.aside import PATIENCE
 from perdure.front.slash import COMMANDS
 from perdure.session.session import Session
 from perdure.session.stores import open_store
@@ -205,6 +207,28 @@ def test_g_5_a_start_that_fails_has_its_exit_code_and_leaves_no_session(pi, wire
 
 
 # --- G-6, G-7 -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("keys", "code"), [("c-c", 130), ("c-d", 4)])
+def test_g_5_g_6_ctrl_c_and_ctrl_d_end_the_wait_of_one_prompt_for_a_held_session(pi, wire_server, keys, code):
+    """At once. Who does not wait for the 10 s has no answer: the session is still held."""
+    pi.use(wire_server)
+    store = open_store("pi", cwd=str(pi.project))
+    ref = talk(pi.project, "the zebra", answered("yes"), id="aaaa11111111")
+    with (
+        Session.open(store, ref),
+        Terminal(*PI, "-p", "more", "--session", "aaaa1", cwd=pi.project) as terminal,
+    ):
+        terminal.until("to stop waiting.")
+        pressed = time.monotonic()
+        terminal.keys(keys)
+        assert terminal.wait() == code
+        assert time.monotonic() - pressed < PATIENCE / 2
+        shown = " ".join(line for line in terminal.scrollback if line)
+    held = f"Session aaaa11111111 is held by process {os.getpid()}"
+    assert f"{held}; waiting up to 10 s" in shown
+    assert (f": {held}" in shown) == (code == 4)
+    assert wire_server.requests == []
 
 
 def test_g_6_sigint_ends_the_turn_and_keeps_what_arrived_and_a_second_one_leaves(pi, wire_server):

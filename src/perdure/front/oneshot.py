@@ -31,7 +31,7 @@ from perdure.agent.events import (
 from perdure.agent.models.resolver import wanted
 from perdure.agent.session import AgentSession
 from perdure.errors import Held, PerdureError, UsageError
-from perdure.front import signals, starting, trusting
+from perdure.front import signals, starting, trusting, waiting
 from perdure.front.asking import Asked, prompt
 from perdure.front.opening import Meant, find_session
 from perdure.front.output import Output, Styled
@@ -76,7 +76,7 @@ class _Run:
             with self._signals():
                 async with self._agent, self._showing_that_time_passes():
                     self._meant = await in_thread(find_session, self._options, self._out, self._cwd)
-                    session = await when_free(self._meant.open, waiting=self._wait_for)
+                    session = await self._opened(self._meant)
                     return await self._talk(asked, self._meant, session)
         except asyncio.CancelledError:
             if not self._signal:
@@ -88,8 +88,20 @@ class _Run:
             self._show_notices()
             self._say_how_to_go_on()
 
-    def _wait_for(self, error: Held) -> None:
-        self._doing = f"{error.message}; waiting for it"
+    async def _opened(self, meant: Meant) -> Session:
+        """Who presses Ctrl+D while another process holds the session does not wait for it to leave."""
+        is_over = asyncio.Event()
+        notice = waiting.WaitNotice(self._out, self._out.note)
+
+        def wait(error: Held) -> None:
+            if is_over.is_set():
+                raise error
+            self._doing = "Waiting for the session"
+            if self._out.is_watched:
+                notice.show(error)
+
+        with waiting.watch_for_ctrl_d(self._out, is_over.set):
+            return await when_free(meant.open, waiting=wait)
 
     async def _talk(self, asked: Asked, meant: Meant, session: Session) -> int:
         self._doing = "Making the model ready"

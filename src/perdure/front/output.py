@@ -287,6 +287,14 @@ class Output:
         del self._unread[:size]
         return line if size else None
 
+    def keep_unread(self, data: bytes) -> None:
+        """Read already, by somebody whom it does not concern."""
+        self._unread += data
+
+    def take_unread(self) -> bytes:
+        data, self._unread = bytes(self._unread), bytearray()
+        return data
+
     def _is_longer_than_the_screen(self, text: str) -> bool:
         assert self._stdout is not None
         try:

@@ -319,7 +319,7 @@ class Screen:
             return
         import select
 
-        typed, file, is_ended = b"", self._app.input.fileno(), False
+        typed, file, is_ended = self._out.take_unread(), self._app.input.fileno(), False
         with suppress(OSError, ValueError):
             while not is_ended and os.isatty(file) and select.select([file], [], [], 0)[0]:
                 typed += (more := os.read(file, 65536))

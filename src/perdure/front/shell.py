@@ -184,8 +184,9 @@ class Shell:
         """Ctrl+C. `is_answered` says that it has ended something already."""
         self.hurried.set()
         now = time.monotonic()
-        if now - self._interrupted_at < _AGAIN:
-            return self.leave(130)
+        is_beginning = self._conversation is None and not self._has_begun  # nothing could be lost
+        if is_beginning or now - self._interrupted_at < _AGAIN:
+            return self.leave(_STOPPED)
         self._interrupted_at = now
         if self._task is not None:
             self.stop()

@@ -6,16 +6,15 @@ something else ended that: a signal, or a death that nobody could record, which 
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 import time
 from types import SimpleNamespace
 
 from perdure import config
-from perdure.agent.aside import PATIENCE, in_thread, when_free
+from perdure.agent.aside import in_thread
 from perdure.agent.session import AgentSession
-from perdure.errors import Held, NotFound, PerdureError, UsageError
-from perdure.front import opening, recalling, repl, slash, starting
+from perdure.errors import NotFound, PerdureError, UsageError
+from perdure.front import opening, recalling, repl, slash, starting, waiting
 from perdure.front.amounts import counted
 from perdure.front.conversation import Conversation
 from perdure.front.opening import Meant
@@ -47,8 +46,6 @@ BANNER = "Aurora Spawn Interactive Mode"
 AGENT = "perdure.agent"
 _SMALL = 4096  # bytes, in which there may be nothing but the metadata
 """The entry that says who answers from then on."""
-_A_MOMENT = 0.5
-"""Seconds after which it is said that another process is waited for."""
 _MOST_TRIES = 20
 """Answers in a row that failed."""
 _TYPED = "perdure.programs.aur.typed"
@@ -133,7 +130,7 @@ class Aurora(OwnProfile):
         return opening.made(store, cwd, wanted, {"agent": self.agent_name})
 
     async def opened(self, shell: Shell, meant: Meant) -> Session:
-        session = await self._when_free(shell, meant)
+        session = await waiting.open_when_free(shell, meant)
         try:
             recorded = await in_thread(agent_of, session)
         except BaseException:
@@ -149,21 +146,6 @@ class Aurora(OwnProfile):
         elif self.agent_name != recorded:
             self._change = _changed(self.agent_name)
         return session
-
-    async def _when_free(self, shell: Shell, meant: Meant) -> Session:
-        begun = time.monotonic()
-        is_told = False
-
-        def waiting(error: Held) -> None:
-            nonlocal is_told
-            if shell.leaves_with is not None:  # who has left does not wait
-                raise asyncio.CancelledError
-            if not is_told and time.monotonic() - begun > _A_MOMENT:
-                is_told = True
-                said = f"{error.message}; waiting up to {PATIENCE:.0f} s for it to leave."
-                shell.face.note(Styled(one_line(said), "dim"))
-
-        return await when_free(meant.open, waiting=waiting)
 
     def when_held(self, program: str, id: str) -> str:
         return f"leave it there first; `{program} spawn` begins another one"
