@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from perdure.agent.draft import Draft
 from perdure.agent.events import MessageEnd, MessageUpdate, ToolExecutionEnd, TurnEnd, to_json
 from perdure.agent.loop import Bench, turn
 from perdure.agent.models import UNPARSED, Cost, Finished, Request, Usage
@@ -39,7 +40,8 @@ class Watched:
 
     def events(self) -> Any:
         request = Request(messages=[User("hello")], tools=[t.spec for t in self.bench.tools.values()])
-        return turn(self.model, request, self.bench, self.keep, self.switch)
+        self.draft = Draft(self.model.model, 0)
+        return turn(self.model, request, self.bench, self.keep, self.switch, self.draft)
 
     async def run(self) -> list[Any]:
         async with aclosing(self.events()) as events:
@@ -196,14 +198,15 @@ async def test_usage_and_its_cost_are_part_of_the_answer():
 # --- ends that come early -----------------------------------------------------------------------------------
 
 
-async def test_a_failing_model_leaves_what_it_said():
-    """The part is kept, marked, and the failure goes to whoever asked."""
+async def test_a_failing_model_leaves_what_it_said_to_whoever_asked():
+    """It is told that the attempt broke off, and nothing is kept: the model may be asked again."""
     watched = Watched(["half an ans", ModelUnavailable("gone")])
     with pytest.raises(ModelUnavailable):
         await watched.run()
-    (part,) = watched.kept
+    assert watched.kept == []
+    assert watched.told[-1].assistant_message_event.type == "error"
+    part = watched.draft.broken_off("error", "gone")
     assert (text_of(part.content), part.stop_reason, part.error_message) == ("half an ans", "error", "gone")
-    assert watched.types[-1] == "message_end"
 
 
 async def test_a_model_that_fails_before_its_first_word_leaves_nothing():

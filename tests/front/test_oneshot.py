@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests import processes
-from tests.agent.models.wire_server import CUT, HANG, events, refuse, wire_server
+from tests.agent.models.wire_server import CUT, HANG, READ, events, refuse, wire_server
 from tests.front.one_prompt import HALF, called, pi, running, said, talked, until
 
 __all__ = ["pi", "talked", "wire_server"]
@@ -233,16 +233,41 @@ def test_a_busy_model_is_asked_again(pi, wire_server):
     pi.use(wire_server)
     done = pi("-p", "hello")
     assert (done.returncode, done.stdout) == (0, b"whole\n")
-    assert done.stderr.count(b"trying again") == 2
+    assert done.stderr.count(b"; retrying in ") == 2
+    assert pi.messages() == [("user", "hello"), ("assistant", "whole")]
+
+
+def test_an_attempt_that_broke_off_is_in_the_events_and_its_end_is_that_it_is_retried(pi, wire_server):
+    """So that whoever reads them knows that nothing of it is kept."""
+    wire_server.script(events(HALF, CUT), events(said("whole")))
+    pi.use(wire_server)
+    told = [json.loads(line) for line in pi("--mode", "json", "hello").stdout.splitlines()]
+    at = next(at for at, event in enumerate(told) if event["type"] == "auto_retry_start")
+    before, after = told[:at], told[at:]
+    assert before[-1]["assistantMessageEvent"]["error"]["content"][0]["text"] == "half an ans"
+    assert [event["message"]["role"] for event in before if event["type"] == "message_end"] == ["user"]
+    (whole,) = [event["message"] for event in after if event["type"] == "message_end"]
+    assert (whole["role"], whole["content"][0]["text"]) == ("assistant", "whole")
+
+
+def test_g_6_a_signal_while_a_retry_is_waited_for_keeps_what_arrived(pi, wire_server):
+    wire_server.script(events(HALF, CUT), events(said("go on")))
+    pi.use(wire_server, retry={"base_delay_ms": 60_000})
+    with pi.started("-p", "hello") as process:
+        assert b"retrying in 60 s" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=20)
+    assert (process.returncode, out) == (143, b"")
+    assert pi.messages() == [("user", "hello"), ("assistant", "half an ans")]
+    assert pi.last().stop_reason == "aborted"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_g_6_a_signal_keeps_what_arrived_and_the_session_goes_on(pi, wire_server, number):
-    wire_server.script(events(HALF, HANG), events(said("go on")))
+    wire_server.script(events(HALF, READ, HANG), events(said("go on")))
     pi.use(wire_server)
     with pi.started("-p", "hello") as process:
-        until(lambda: wire_server.requests)
-        time.sleep(0.2)  # so that the half answer arrives
+        until(lambda: wire_server.reads)
         process.send_signal(number)
         out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (128 + number, b"")

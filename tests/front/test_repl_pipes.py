@@ -150,6 +150,35 @@ def test_a_model_that_fails_is_told_and_the_conversation_goes_on(pi, wire_server
     assert all(each in sent[-1] for each in ("one", "two", "three", "four"))
 
 
+def test_an_attempt_that_broke_off_is_written_once_if_it_is_the_last_and_else_not_at_all(pi, wire_server):
+    """What is written to a pipe cannot be taken back."""
+    half = [events(said(f"try {number}\nhalf").partition(b"\n\n")[0] + b"\n\n", CUT) for number in range(5)]
+    wire_server.script(*half[:2], events(said("whole")), *half[2:])
+    pi.use(wire_server, retry={"base_delay_ms": 1, "max_retries": 2})
+    done = pi(stdin="one\ntwo\n")
+    assert b"whole\n> \ntry 4\nhalf\n> \n" in done.stdout
+    assert done.stdout.count(b"half") == 1
+    told = done.stderr.decode().splitlines()
+    assert [line.count("retrying") for line in told] == [1, 1, 1, 1, 0]
+    assert "broke off" in told[-1]
+    assert [text for _, text in pi.messages()] == ["one", "whole", "two", "try 4\nhalf"]
+
+
+def test_g_6_a_signal_while_a_retry_is_waited_for_shows_and_keeps_what_arrived(pi, wire_server):
+    """Once, marked as interrupted."""
+    wire_server.script(events(HALF, CUT))
+    pi.use(wire_server, retry={"base_delay_ms": 60_000})
+    with Piped(cwd=pi.project) as shell:
+        shell.say("hello")
+        shell.until(lambda: "retrying in 60 s" in shell.err)
+        assert "half" not in shell.out
+        shell.process.send_signal(signal.SIGTERM)
+        assert shell.wait() == 143
+    assert shell.out.count("half an ans\n") == 1
+    assert pi.messages() == [("user", "hello"), ("assistant", "half an ans")]
+    assert pi.last().stop_reason == "aborted"
+
+
 def test_what_could_not_be_saved_is_said_at_once_and_nothing_acknowledged_is_lost(pi, wire_server):
     """The file may grow by so much. What is not on disk was not sent. An answer that does not fit waits, and
     what comes behind it cannot be saved before it; who leaves without it is told, by the exit code too."""

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from perdure.testing import assistant_entry, tool_call_entry, tool_result_entry, user_entry
-from tests.agent.models.wire_server import events, wire_server
+from tests.agent.models.wire_server import CUT, events, wire_server
 from tests.front.one_prompt import called, said
 from tests.front.shell_terminal import (
     edited,
@@ -260,6 +260,20 @@ def test_pi_23_a_tool_call_is_one_line_what_it_printed_is_folded_and_what_it_cha
     assert numbers == [*map(str, range(101, 141))]
     terminal.keys("c-o")
     terminal.until("▸ read nothing.txt\n  nothing.txt does not exist. Use ls or find.")
+
+
+def test_an_answer_that_broke_off_is_retried_below_it_and_only_the_whole_one_is_kept(shell):
+    half = said("half an answer").partition(b"\n\n")[0] + b"\n\n"
+    shell.answers(events(half, CUT), events(said("the whole answer")))
+    terminal = shell.start()
+    say(terminal, "go")
+    terminal.until("the whole answer")
+    until_idle(terminal)
+    lines = [line for line in terminal.screen if line.strip()]
+    at = lines.index("half an answer")
+    assert "broke off; retrying in" in lines[at + 1]
+    assert lines[at + 2] == "the whole answer"
+    assert shell.pi.messages() == [("user", "go"), ("assistant", "the whole answer")]
 
 
 # --- ending a turn, and the shell ---------------------------------------------------------------------

@@ -163,7 +163,7 @@ def test_aur_06_a_session_says_how_it_ended_and_a_death_is_recorded_by_who_opens
         talk.until("two")
         assert statuses(path)[2:] == ["active"]
         talk.say("more")
-        talk.until("half an answer")
+        talk.until(lambda: len(wire_server.requests) == 3)
         talk.process.kill()
         talk.wait()
     assert statuses(path)[2:] == ["active"]

@@ -10,7 +10,7 @@ import stat
 import pytest
 
 from tests import processes
-from tests.agent.models.wire_server import HANG, events, wire_server
+from tests.agent.models.wire_server import HANG, READ, events, wire_server
 from tests.front.one_prompt import HALF_A_LINE
 from tests.front.shell_terminal import is_given_back, say, streamed, text_of, until_idle
 from tests.front.terminal import Tmux
@@ -86,16 +86,17 @@ def test_g_3_cor_01_whatever_ends_it_in_the_middle_of_an_answer_is_kept(cortext,
 
 def test_g_6_cor_01_the_first_sigint_ends_the_turn_and_the_second_leaves(cortext, wire_server):
     """With what arrived, marked; in between the talk goes on."""
-    cortext.answers(wire_server, events(HALF_A_LINE, HANG), "go on", events(HALF_A_LINE, HANG))
+    half = events(HALF_A_LINE, READ, HANG)
+    cortext.answers(wire_server, half, "go on", half)
     with cortext.piped(*START) as talk:
         talk.say("hello")
-        talk.until("half an answer")
+        talk.until(lambda: wire_server.reads == 1)
         talk.process.send_signal(signal.SIGINT)
         talk.until(lambda: "Interrupted" in talk.err)
         talk.say("more")
         talk.until("go on")
         talk.say("again")
-        talk.until(lambda: talk.out.count("half an answer") == 2)
+        talk.until(lambda: wire_server.reads == 2)
         assert talk.leave_by_ctrl_c() == 130
     assert [text for _, text in said(cortext)][1:] == [
         "half an answer\n",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.models.wire_server import HANG, events, wire_server
+from tests.agent.models.wire_server import HANG, READ, events, wire_server
 from tests.front.one_prompt import HALF, HALF_A_LINE, Pi, called, until
 from tests.front.piped import Piped
 from tests.needs import needs_tool
@@ -358,10 +358,10 @@ def test_sib_14_g_7_every_way_out_saves_and_says_how_to_go_on(sibyl, wire_server
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_sib_14_a_signal_in_the_middle_of_a_reply_keeps_what_arrived(sibyl, wire_server, number):
     """And nothing else is said of it than that it was interrupted."""
-    sibyl.answers(wire_server, "Hm.", events(HALF_A_LINE, HANG))
+    sibyl.answers(wire_server, "Hm.", events(HALF_A_LINE, READ, HANG))
     with sibyl.piped() as talk:
         talk.say("hello", "more")
-        talk.until("half an answer")
+        talk.until(lambda: wire_server.reads)
         talk.process.send_signal(number)
         assert talk.wait() == 128 + number
     id = id_in(talk.out)

@@ -40,7 +40,7 @@ from perdure.agent.models import LanguageModel, Model, Request
 from perdure.agent.queue import Queue
 from perdure.agent.settings import Retry
 from perdure.agent.switch import Stopped
-from perdure.agent.tokens import of_message, of_text
+from perdure.agent.tokens import of_message, of_text, room_for_an_answer
 from perdure.agent.tools import AgentToolResult
 from perdure.agent.work import Watched, Work
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable, PerdureError
@@ -59,10 +59,6 @@ from perdure.session.ids import clock_milliseconds
 from perdure.session.record import dumps
 from perdure.session.session import Session
 
-_MARGIN = 1024
-"""Tokens by which our count of a context may be too low."""
-_LEAST = 1024
-"""Tokens that an answer is given in any case: whether they fit, the provider says."""
 _FAR = 1000
 """Entries that are read back in ten milliseconds."""
 OPENING = "perdure.opening"
@@ -111,6 +107,8 @@ class Agent:
         self._switch = self._work.switch
         self._waiting = partial(retrying.waiting, retry=retry, switch=self._switch)
         self._queue = Queue()
+        self._draft: Draft | None = None
+        """The last attempt at the answer of this turn, while nothing of it is kept."""
 
     def _beside(self) -> int:
         return of_text(self._system) + of_text(dumps(self._specs).decode())
@@ -348,8 +346,10 @@ class Agent:
         )
 
     async def _persistent_turn(self) -> AsyncGenerator[AgentEvent, None]:
-        """A turn, tried again where that may help. However it ends, an answer is kept that says how."""
+        """A turn, tried again where that may help. However it ends, one answer is kept, and says how: an
+        attempt that broke off only if it is the last one."""
         before = len(self._memory.added)
+        self._draft = None
         try:
             if self._equip is not None:
                 await self._switch.unless_stopped(self.be_equipped)
@@ -360,17 +360,20 @@ class Agent:
             async with aclosing(self._tries()) as events:
                 async for event in events:
                     yield event
+        except loop.LEFT:
+            if self._draft is not None and self._draft.has_arrived and len(self._memory.added) == before:
+                await self._memory.keep(self._draft.broken_off("aborted", loop.BY_USER))
+            raise
         except Stopped:
-            added = self._memory.added[before:]
-            if not added or (isinstance(added[-1], Assistant) and added[-1].stop_reason != "aborted"):
-                for event in await self._without_a_word("aborted", loop.BY_USER):
+            if len(self._memory.added) == before:
+                for event in await self._keep_broken_off("aborted", loop.BY_USER, has_begun=False):
                     yield event
             yield self._turn_end(before)
             raise
         except ModelError as error:
-            if len(self._memory.added) == before or not isinstance(self._memory.added[-1], Assistant):
-                for event in await self._without_a_word("error", error.said):
-                    yield event
+            has_begun = self._draft is not None and len(self._draft) > 0
+            for event in await self._keep_broken_off("error", error.said, has_begun=has_begun):
+                yield event
             yield self._turn_end(before)
 
     async def _tries(self) -> AsyncGenerator[AgentEvent, None]:
@@ -380,7 +383,9 @@ class Agent:
         while True:
             try:
                 request = await self._request()
-                turn = loop.turn(self._voice.model, request, self._bench, self._memory.keep, self._switch)
+                model, keep = self._voice.model, self._memory.keep
+                self._draft = Draft(model.model, clock_milliseconds(), self._draft)
+                turn = loop.turn(model, request, self._bench, keep, self._switch, self._draft)
                 async with aclosing(turn) as events:
                     async for event in events:
                         yield event
@@ -412,11 +417,11 @@ class Agent:
                     yield AutoRetryEnd(False, attempt, error.message)
                 raise
 
-    async def _without_a_word(self, reason: str, why: str) -> list[AgentEvent]:
-        """An answer of which nothing came is kept, too: it says why."""
-        message = Draft(self._voice.model.model, clock_milliseconds()).broken_off(reason, why)
-        id = await self._memory.keep(message)
-        return [MessageStart(message), MessageEnd(message, id)]
+    async def _keep_broken_off(self, reason: str, why: str, *, has_begun: bool) -> list[AgentEvent]:
+        """What arrived of the answer is kept. If nothing did, that is kept, too: it says why."""
+        message = Draft(self._voice.model.model, clock_milliseconds(), self._draft).broken_off(reason, why)
+        end = MessageEnd(message, await self._memory.keep(message))
+        return [end] if has_begun else [MessageStart(message), end]
 
     def _turn_end(self, before: int) -> TurnEnd:
         added = self._memory.added[before:]
@@ -432,16 +437,9 @@ class Agent:
             messages=tuple(sent),
             tools=self._specs,
             thinking=self._voice.thinking,
-            max_tokens=self._room_for_an_answer(tokens),
+            max_tokens=room_for_an_answer(self._voice.model.model, tokens),
             session_id=self._memory.session.id,
         )
-
-    def _room_for_an_answer(self, tokens: int) -> int:
-        """Less than the model could say, where its window would not hold that: some providers refuse a
-        request for more. 0 where it has room."""
-        model = self._voice.model.model
-        room = model.context_window - tokens - _MARGIN
-        return 0 if room >= model.max_tokens else min(max(room, _LEAST), model.max_tokens)
 
     # --- condensing ----------------------------------------------------------------------------------
 

@@ -1,6 +1,8 @@
 """An answer while it arrives: an append-only list of pieces, and what they amount to, as a pure fold.
 
-A piece costs the same however long the answer is. Whoever wants the message so far asks for it.
+A piece costs the same however long the answer is. Whoever wants the message so far asks for it. Where a model
+is asked again because an attempt broke off, each attempt has a draft of its own, which knows the one before
+it: what had arrived stands until something arrives anew, so that it can be kept once, at the end.
 """
 
 from __future__ import annotations
@@ -16,13 +18,20 @@ from perdure.session.record import loads
 
 
 class Draft:
-    def __init__(self, model: Model, timestamp: int) -> None:
+    def __init__(self, model: Model, timestamp: int, earlier: Draft | None = None) -> None:
+        """`earlier` is the attempt at the same answer before this one, which broke off."""
         self._model = model
         self._timestamp = timestamp
+        self._earlier = earlier
         self._pieces: list[Piece] = []
 
     def __len__(self) -> int:
         return len(self._pieces)
+
+    @property
+    def has_arrived(self) -> bool:
+        """Whether anything came, in this attempt or in one before it."""
+        return bool(self._pieces) or (self._earlier is not None and self._earlier.has_arrived)
 
     def add(self, piece: Piece) -> None:
         self._pieces.append(piece)
@@ -42,7 +51,10 @@ class Draft:
         return self._message(content, reason, end.usage, UNSET)
 
     def broken_off(self, reason: str, why: str) -> Assistant:
-        """What arrived of an answer that did not end: `aborted`, or `error`."""
+        """What arrived of an answer that did not end: `aborted`, or `error`. Of several attempts it is the
+        last one in which something came."""
+        if not self._pieces and self._earlier is not None and self._earlier.has_arrived:
+            return self._earlier.broken_off(reason, why)
         return self._message(blocks(self._pieces), reason, Usage(), why)
 
     def _message(self, content: list[Block], reason: str, usage: Usage, error: Any) -> Assistant:

@@ -18,8 +18,14 @@ One prompt, in order:
 events tell of what is under way. `agent_end` comes last, also when the turn was aborted or failed; the last
 answer then has the stop reason `aborted` or `error`, and `error_message` says why. Only where something could
 not be saved there is none: that raises. Before an answer there may be `compaction_start` and
-`compaction_end`; between a failed answer and the next try, `auto_retry_start` and `auto_retry_end`;
-`queue_update` at any point.
+`compaction_end`, and `queue_update` comes at any point.
+
+A model that fails is asked again where that may help. An attempt that broke off ends with a `message_update`
+whose event is an `error`. If `auto_retry_start` follows, or a `compaction_end` with `will_retry`, that
+attempt is given up: it has no `message_end`, and the next one begins with a `message_start` of its own.
+`auto_retry_end` says how the retries ended. If they failed, or were stopped, the last attempt of which
+something arrived is kept, and its `message_end` says so; where it had been given up, another `message_start`
+comes before that.
 
 Events are values. Their JSON has pi's names, in camel case.
 """

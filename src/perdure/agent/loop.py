@@ -1,9 +1,10 @@
 """One turn: an answer of the model, and the tools that it calls.
 
 Every message goes through `keep` before anybody is told that it is there, so nothing is shown as done that is
-not kept; what streams in is the one exception. However a turn ends (stopped, its generator closed, its task
-cancelled, the connection lost), what had arrived is kept before it ends: the broken-off answer, the results
-that came, and "interrupted" for the calls that have none. Tools are ended before that.
+not kept; what streams in is the one exception. However a turn is ended (stopped, its generator closed, its
+task cancelled), what had arrived is kept before it ends: the broken-off answer, the results that came, and
+"interrupted" for the calls that have none. Tools are ended before that. Where the model fails, what arrived
+stays in the draft: whoever asked decides whether it is kept or the model is asked again.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ Keep = Callable[[EventMessage], Awaitable[str]]
 """Makes a message durable; returns what it is called from then on."""
 
 BY_USER = "Interrupted by the user"
-_LEFT = (GeneratorExit, asyncio.CancelledError)
+LEFT = (GeneratorExit, asyncio.CancelledError)
 """How a turn ends when whoever watched it is gone."""
 
 
@@ -60,10 +61,10 @@ class Bench(Struct, frozen=True):
 
 
 async def turn(
-    model: LanguageModel, request: Request, bench: Bench, keep: Keep, switch: Switch
+    model: LanguageModel, request: Request, bench: Bench, keep: Keep, switch: Switch, draft: Draft
 ) -> AsyncGenerator[AgentEvent, None]:
-    """Ends with `turn_end`. Raises ModelError if the model failed, and what arrived of its answer is kept;
-    Stopped likewise."""
+    """Ends with `turn_end`. Raises Stopped, and what arrived of the answer is kept; ModelError if the model
+    failed, and what arrived is in `draft`."""
     answer: Assistant | None = None
 
     async def kept(message: Assistant) -> str:
@@ -73,10 +74,10 @@ async def turn(
         return id
 
     try:
-        async with aclosing(_answer(model, request, kept, switch)) as events:
+        async with aclosing(_answer(model, request, kept, switch, draft)) as events:
             async for event in events:
                 yield event
-    except _LEFT:
+    except LEFT:
         if answer is not None and not answer.is_broken_off:
             for call in answer.calls:
                 await keep(_never_run(call))
@@ -97,9 +98,12 @@ async def turn(
 
 
 async def _answer(
-    model: LanguageModel, request: Request, keep: Callable[[Assistant], Awaitable[str]], switch: Switch
+    model: LanguageModel,
+    request: Request,
+    keep: Callable[[Assistant], Awaitable[str]],
+    switch: Switch,
+    draft: Draft,
 ) -> AsyncGenerator[AgentEvent, None]:
-    draft = Draft(model.model, clock_milliseconds())
     telling = _Telling(draft)
     try:
         async with aclosing(model.stream(request)) as pieces:
@@ -109,7 +113,7 @@ async def _answer(
                     break
                 for event in telling.of(piece):
                     yield event
-    except _LEFT:
+    except LEFT:
         await keep(draft.broken_off("aborted", BY_USER))
         raise
     except Stopped:
@@ -118,7 +122,7 @@ async def _answer(
         raise
     except ModelError as error:
         if len(draft):
-            async for event in _kept(draft.broken_off("error", error.message), telling, keep):
+            for event in telling.of_the_end(draft.broken_off("error", error.said)):
                 yield event
         raise
     async for event in _kept(draft.finished(piece), telling, keep):
@@ -261,7 +265,7 @@ async def _call_tools(
             left += 1
             for event in _ended(one, message, id):
                 yield event
-    except _LEFT:
+    except LEFT:
         await _end(running)
         await _keep_all(_results(calls, running)[left:], keep)
         raise

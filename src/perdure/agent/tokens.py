@@ -10,12 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from perdure.agent.models import Model
 from perdure.session.entry import AnyMessage, Assistant, BashExecution, Image, Text, Thinking, ToolCall
 from perdure.session.record import dumps
 
 CHARACTERS = 4
 """Of a token."""
 _IMAGE = 4800
+_MARGIN = 1024
+"""Tokens by which our count of a context may be too low."""
+_LEAST = 1024
+"""Tokens that an answer is given in any case: whether they fit, the provider says."""
 
 
 class Counter:
@@ -43,6 +48,13 @@ class Counter:
 
 def of_text(text: str) -> int:
     return -(-len(text) // CHARACTERS)
+
+
+def room_for_an_answer(model: Model, tokens: int) -> int:
+    """How much it may say that is sent so much. Less than it could, where its window would not hold that:
+    some providers refuse a request for more. 0 where it has room."""
+    room = model.context_window - tokens - _MARGIN
+    return 0 if room >= model.max_tokens else min(max(room, _LEAST), model.max_tokens)
 
 
 def of_message(message: AnyMessage) -> int:

@@ -33,6 +33,9 @@ class Face(Protocol):
     is_drawn: bool
     """Whether it is a terminal that can be drawn on, and somebody is there to choose."""
     has_colour: bool
+    shows_drafts: bool
+    """Whether an answer is shown while it arrives. Else it is shown when it has ended, and an attempt that
+    broke off and is made again is not shown."""
 
     @property
     def columns(self) -> int:

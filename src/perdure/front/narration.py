@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from perdure.agent.draft import Draft
 from perdure.agent.events import (
     AgentEvent,
     AutoRetryStart,
@@ -39,6 +40,8 @@ class Narrator:
         self._model = model
         self._running: dict[str, Running] = {}
         self._arguments: dict[str, Any] = {}
+        self._draft: Draft | None = None
+        """An answer under way that is shown when it has ended."""
         self.is_begun = False
         self.is_said = False
         """Whether something was saved."""
@@ -47,6 +50,8 @@ class Narrator:
         face = self._face
         self.is_begun = True
         match event:
+            case MessageUpdate(draft=draft) if not face.shows_drafts:
+                self._draft = draft
             case MessageUpdate(assistant_message_event=part):
                 if part.type == "text_delta" and isinstance(part.delta, str):
                     face.answer(part.delta)
@@ -61,6 +66,9 @@ class Narrator:
                 self.is_said = True
                 face.said(words(message.text))
             case MessageEnd(message=Assistant() as message):
+                self._draft = None
+                if not face.shows_drafts:
+                    face.answer(message.text)
                 face.end_of_answer()
                 self._say_how_it_ended(message)
             case ToolExecutionStart(tool_call_id=id, tool_name=name, args=arguments):
@@ -77,8 +85,8 @@ class Narrator:
                 for line in call_lines(name, arguments, result, is_error=is_error, columns=face.columns):
                     face.line(*line)
             case AutoRetryStart(attempt=attempt, max_attempts=most, delay_ms=delay, error_message=why):
-                when = f"in {delay / 1000:.0f} s ({attempt} of {most})"
-                face.note(Styled(one_line(f"{why}; trying again {when}"), "yellow"))
+                face.end_of_answer()
+                face.note(Styled(one_line(retrying(why, attempt, most, delay)), "yellow"))
             case CompactionStart():
                 face.doing("Condensing the conversation")
             case CompactionEnd(result=dict()):
@@ -90,6 +98,9 @@ class Narrator:
         """Nothing of it is under way any more."""
         self._running.clear()
         self._tell_what_runs()
+        if self._draft is not None:  # it could not be saved, and is shown before it is lost
+            self._face.answer(self._draft.message().text)
+            self._draft = None
         self._face.end_of_answer()
         self._face.doing("")
 
@@ -103,6 +114,11 @@ class Narrator:
             self._face.note(Styled(one_line(part.text[:1].upper() + part.text[1:]), "red"))
         if not answer.is_broken_off and not answer.text and not answer.calls:
             self._face.note(Styled("The model said nothing.", "yellow"))
+
+
+def retrying(why: str, attempt: int, most: int, delay_ms: int) -> str:
+    """What is said while a model that failed is about to be asked again."""
+    return f"{why}; retrying in {delay_ms / 1000:g} s ({attempt} of {most})"
 
 
 def end_of(result: AgentToolResult) -> str:

@@ -193,7 +193,9 @@ class _Run:
             case ToolExecutionEnd(tool_name=name, is_error=True, result=result):
                 self._progress(f"{name} failed: {result.text.strip().rpartition(chr(10))[2]}")
             case AutoRetryStart(attempt=attempt, max_attempts=most, delay_ms=delay, error_message=why):
-                self._note(f"{why}; trying again in {delay / 1000:.0f} s ({attempt} of {most})")
+                from perdure.front.narration import retrying
+
+                self._note(retrying(why, attempt, most, delay))
             case CompactionEnd(result=dict()):
                 self._note("The conversation was condensed to make room; all of it is still in the session.")
             case CompactionEnd(error_message=str(why)):

@@ -1,5 +1,7 @@
 """A conversation through pipes, or on a terminal that cannot be drawn on: one line is one message, and no
-escape code is written. The next line is read when the answer to the one before is all there."""
+escape code is written. The next line is read when the answer to the one before is all there. At a terminal an
+answer is shown line by line as it arrives; through a pipe when it has ended, because what is written there
+cannot be taken back if the answer breaks off and the model is asked again."""
 
 from __future__ import annotations
 
@@ -28,6 +30,7 @@ class Plain:
     columns = 0
 
     def __init__(self, out: Output, *, prompt: Callable[[], str], continues_lines: bool = False) -> None:
+        self.shows_drafts = out.has_echo
         self._out = out
         self._prompt = prompt
         self._continues_lines = continues_lines

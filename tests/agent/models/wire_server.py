@@ -5,7 +5,8 @@
 
 Each connection is answered with the next step, the last one again and again. A step is a generator: what it
 yields is sent at once, as it is; `CUT` resets the connection, and `HANG` waits until the client goes away.
-What was asked is in `wire_server.requests`.
+In a stream of events, `READ` waits until the client has read what came before it, and `wire_server.reads`
+counts these. What was asked is in `wire_server.requests`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from typing import Any
 
 import pytest
 
-CUT, HANG = object(), object()
+CUT, HANG, READ = object(), object(), object()
+COMMENTS = b": nothing of it is for anybody\n\n" * 2**17
+"""More than a connection holds that nobody reads from: when it is sent, what came before it was read."""
 Step = Callable[[], Iterable[Any]]
 
 
@@ -51,6 +54,7 @@ def refuse(status: int, body: bytes = b"", headers: dict[str, str] | None = None
 
 def events(*parts: Any, kind: str = "text/event-stream") -> Step:
     """A chunked event stream, each part a chunk of its own; it ends well unless with CUT or HANG."""
+    parts = tuple(each for part in parts for each in ((COMMENTS, READ) if part is READ else (part,)))
 
     def answer() -> Iterator[Any]:
         content = f"Content-Type: {kind}\r\n" if kind else ""
@@ -66,6 +70,7 @@ class WireServer:
     def __init__(self) -> None:
         self.requests: list[Asked] = []
         self.connections = 0
+        self.reads = 0
         self.gone = threading.Event()
         """Set when a client went away from a HANG."""
         self._steps: list[Step] = [events()]
@@ -99,6 +104,7 @@ class WireServer:
             except OSError:
                 return
             self.connections += 1
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**16)
             self._open.add(connection)
             self._threads.append(threading.Thread(target=self._serve, args=(connection,)))
             self._threads[-1].start()
@@ -127,6 +133,9 @@ class WireServer:
                 if not connection.recv(1):
                     self.gone.set()
                 return False
+            if part is READ:
+                self.reads += 1
+                continue
             closing = closing or b"connection: close" in part.lower()
             connection.sendall(part)
         return not closing
