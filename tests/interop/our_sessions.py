@@ -127,6 +127,11 @@ def settings_that_change(session):
 
 
 @case
+def an_offline_that_was_chosen(session):
+    session.append(ModelChange("offline", "offline", True), user("One."), assistant("1"), user("Two."))
+
+
+@case
 def names_and_labels(session):
     session.rename("first")
     one, two = session.append(user("One."), assistant("1"))

@@ -52,9 +52,20 @@ pytestmark = pytest.mark.process
 
 CONTROL = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
 COMMANDS = {
-    "soleur": ["autorecord", "context", "decide", "decisions", "help", "load", "quit", "save", "sessions"],
-    "sibyl": ["help", "load", "quit", "reset", "save", "sessions"],
-    "aur": ["agent", "clear", "exit", "export", "help", "history", "import", "save", "stats"],
+    "soleur": [
+        "autorecord",
+        "context",
+        "decide",
+        "decisions",
+        "help",
+        "load",
+        "model",
+        "quit",
+        "save",
+        "sessions",
+    ],
+    "sibyl": ["help", "load", "model", "quit", "reset", "save", "sessions"],
+    "aur": ["agent", "clear", "exit", "export", "help", "history", "import", "model", "save", "stats"],
 }
 RESUME = "Resume last session? [Y/n]"
 README = "Load README.md as project context? [Y/n]"

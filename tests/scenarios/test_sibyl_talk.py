@@ -490,10 +490,10 @@ def test_the_agent_is_told_what_pis_is_and_has_the_same_tools(sibyl, wire_server
 
 # --- what there must not be -----------------------------------------------------------------------------
 
-OTHERS = "name export search delete tags compact resume tree fork model new session expand rename merge diff"
+OTHERS = "name export search delete tags compact resume tree fork new session expand rename merge diff"
 
 
-def test_sib_19_there_are_six_commands_and_no_other(sibyl, wire_server):
+def test_sib_19_there_are_seven_commands_and_no_other(sibyl, wire_server):
     """Whatever is installed: any other is refused, and does nothing."""
     sibyl.answers(wire_server, "Hm.")
     templates = sibyl.home / ".pi" / "agent" / "prompts"
@@ -502,7 +502,7 @@ def test_sib_19_there_are_six_commands_and_no_other(sibyl, wire_server):
     names = [*OTHERS.split(), "mine", "skill:x"]
     done = sibyl.run(stdin="".join(f"/{name} x\n" for name in names) + "/help\n")
     listed = re.findall(r"^/(\S+)", done.out, re.MULTILINE)
-    assert listed == ["help", "load", "quit", "reset", "save", "sessions"]
+    assert listed == ["help", "load", "model", "quit", "reset", "save", "sessions"]
     refused = re.findall(r"^sibyl: There is no command /(\w+(?::\w+)?)", done.err, re.MULTILINE)
     assert (done.code, refused) == (0, names)
     assert (wire_server.requests, sibyl.files) == ([], [])

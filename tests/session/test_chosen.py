@@ -7,12 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from perdure.session import context, ids, tree
+from perdure.session.convert import convert
 from perdure.session.entry import Assistant, Body, Message, ModelChange, Text, ThinkingLevelChange, User, new
 from perdure.session.session import Session
 from perdure.session.stores import Header
 from perdure.session.stores.memory import MemoryStore
 from perdure.session.stores.pi_jsonl import PiStore
 from tests.compacted import compacted_sessions
+from tests.layouts import ALL, store_of
 
 on_disk = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 CHOICES: list[Body] = [ModelChange("openai", "gpt"), ThinkingLevelChange("high")]
@@ -29,6 +31,10 @@ def said(text: str) -> Message:
 
 def answered(model: str) -> Message:
     return Message(Assistant([Text("yes")], provider="p", model=model))
+
+
+CHOSEN_OFFLINE = ModelChange("offline", "offline", True)
+OFFLINE_ANSWER = Message(Assistant([Text("yes")], provider="offline", model="offline"))
 
 
 @on_disk
@@ -55,6 +61,44 @@ def test_the_search_ends_where_both_are_known(store):
         assert session.chosen() == context.Chosen(("p", "claude"), "high", 4)
         session.append(ModelChange("openai", "gpt"), said("four"))
         assert session.chosen() == context.Chosen(("openai", "gpt"), "high", 6)
+
+
+@pytest.mark.parametrize(
+    ("bodies", "expected"),
+    [
+        ([CHOSEN_OFFLINE], True),
+        ([CHOSEN_OFFLINE, said("one"), OFFLINE_ANSWER], True),
+        ([CHOSEN_OFFLINE, ThinkingLevelChange("high"), said("one"), OFFLINE_ANSWER], True),
+        ([ModelChange("offline", "offline"), said("one"), OFFLINE_ANSWER], False),
+        ([said("one"), OFFLINE_ANSWER], False),
+        ([CHOSEN_OFFLINE, OFFLINE_ANSWER, ModelChange("offline", "offline")], False),
+        ([CHOSEN_OFFLINE, ModelChange("p", "gpt"), answered("gpt"), OFFLINE_ANSWER], False),
+        ([CHOSEN_OFFLINE, ModelChange("p", "gpt")], False),
+        ([CHOSEN_OFFLINE, answered("gpt")], False),
+        ([ModelChange("offline", "offline", "yes"), OFFLINE_ANSWER], False),
+        ([ModelChange("p", "gpt", True), answered("gpt")], False),
+    ],
+)
+def test_g_9_an_offline_is_the_users_choice_where_its_last_change_says_so(store, bodies, expected):
+    """Whoever answered since; of another model it is never said."""
+    with Session.create(store) as session:
+        session.append(*bodies)
+        assert session.chosen().is_model_chosen is expected
+
+
+@pytest.mark.parametrize("layout", ALL)
+@pytest.mark.parametrize("source", [each for each in ALL if each != "sibyl"])
+def test_g_9_that_offline_was_chosen_survives_each_layout_that_keeps_a_model(source, layout, tmp_path):
+    """And a fork there. Where there is no model, there is no choice of one."""
+    store = store_of(source, tmp_path / "from")
+    with Session.create(store) as session:
+        session.append(CHOSEN_OFFLINE, said("one"), OFFLINE_ANSWER)
+    target = store_of(layout, tmp_path / "to")
+    converted = Session.view(target, convert(store, session.ref, target).ref)
+    forked = Session.view(target, converted.fork())
+    for found in (converted.chosen(), forked.chosen()):
+        expected = (None, False) if layout == "sibyl" else (("offline", "offline"), True)
+        assert (found.model, found.is_model_chosen) == expected
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from perdure.agent import compaction, loop, retrying
 from perdure.agent.aside import settled
@@ -36,6 +36,7 @@ from perdure.agent.events import (
 from perdure.agent.hooks import Event
 from perdure.agent.loop import Bench
 from perdure.agent.memory import NO_MARKS, Alongside, Change, Memory
+from perdure.agent.model_choice import Voice
 from perdure.agent.models import LanguageModel, Model, Request
 from perdure.agent.queue import Queue
 from perdure.agent.settings import Retry
@@ -50,7 +51,6 @@ from perdure.session.entry import (
     BashExecution,
     Content,
     CustomMessage,
-    ModelChange,
     ThinkingLevelChange,
     ToolResult,
     User,
@@ -63,13 +63,6 @@ _FAR = 1000
 """Entries that are read back in ten milliseconds."""
 OPENING = "perdure.opening"
 """What an agent that speaks first is asked to say: a program's words, and never its user's."""
-
-
-class Voice(Struct, frozen=True):
-    """Who answers, and how."""
-
-    model: LanguageModel
-    thinking: str = "off"
 
 
 Equipped = tuple[Callable[[], str], Bench]
@@ -149,9 +142,8 @@ class Agent:
     def speak_as(self, voice: Voice) -> None:
         """Another model, or another way of thinking, from the next request on."""
         before, self._voice = self._voice, voice
-        model = voice.model.model
-        if (model.provider, model.id) != (before.model.model.provider, before.model.model.id):
-            self.note_change(ModelChange(model.provider, model.id))
+        if voice.model_change != before.model_change:
+            self.note_change(voice.model_change)
         if voice.thinking != before.thinking:
             self.note_change(ThinkingLevelChange(voice.thinking))
 
@@ -162,10 +154,11 @@ class Agent:
     def note_what_differs(self, chosen: Chosen) -> None:
         """Of what is in use, from what the session says. All of it, where that was said so long ago that
         nobody should have to look for it again."""
-        model = self._voice.model.model
+        now = self._voice.model_change
+        recorded = chosen.model, chosen.is_model_chosen
         is_far = chosen.distance > _FAR
-        if is_far or chosen.model != (model.provider, model.id):
-            self.note_change(ModelChange(model.provider, model.id))
+        if is_far or recorded != ((now.provider, now.model_id), now.is_chosen is True):
+            self.note_change(now)
         if is_far or chosen.thinking_level != self._voice.thinking:
             self.note_change(ThinkingLevelChange(self._voice.thinking))
 
@@ -487,8 +480,7 @@ class Agent:
         if attempt:
             yield AutoRetryEnd(True, attempt)
         voice = self._voice
-        model_now = ModelChange(voice.model.model.provider, voice.model.model.id)
-        await self._memory.keep_compaction(body, model_now, ThinkingLevelChange(voice.thinking))
+        await self._memory.keep_compaction(body, voice.model_change, ThinkingLevelChange(voice.thinking))
         result = {
             "summary": body.summary,
             "firstKeptEntryId": body.first_kept_entry_id,

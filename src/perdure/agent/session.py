@@ -16,13 +16,12 @@ import datetime
 import os
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Self
 
 from perdure import config
 from perdure.agent import environment, places, prompt
-from perdure.agent.agent import Agent, Equipped, Voice
+from perdure.agent.agent import Agent, Equipped
 from perdure.agent.aside import in_thread, settled, when_free
 from perdure.agent.compaction import CompactionStrategy, SummaryCompaction
 from perdure.agent.equipment import Equipment
@@ -31,15 +30,14 @@ from perdure.agent.extensions import Command, CommandContext, Register
 from perdure.agent.hooks import in_words
 from perdure.agent.loop import Bench
 from perdure.agent.memory import NO_MARKS, Alongside, Spent
-from perdure.agent.models import OFFLINE, THINKING_LEVELS, LanguageModel, Model
+from perdure.agent.model_choice import ModelChooser, Voice
+from perdure.agent.models import LanguageModel, Model
 from perdure.agent.models.connections import Connections
 from perdure.agent.models.registry import ModelRegistry
-from perdure.agent.models.resolver import ModelResolver
-from perdure.agent.settings import Settings, known_level, pi_home
+from perdure.agent.settings import Settings, pi_home
 from perdure.agent.tools import AgentToolResult, Tool
 from perdure.agent.trust import Trust
-from perdure.errors import ModelError, PerdureError, UsageError
-from perdure.session.context import Chosen
+from perdure.errors import PerdureError, UsageError
 from perdure.session.entry import BashExecution, Body, Content, SessionInfo
 from perdure.session.session import Session
 
@@ -92,15 +90,15 @@ class AgentSession:
         self._tells_of_project = tells_of_project
         self._alongside = alongside
         self._models = ModelRegistry(self._settings, extensions=self._equipment.providers)
-        self._resolver = ModelResolver(self._models)
         self._connections = Connections(self._equipment.providers, notice=self._notice_once)
+        self._chooser = ModelChooser(self._settings, self._models, self._connections, self.notices.append)
         self._agent: Agent | None = None
         self._session: Session | None = None
         self._is_new = False
 
     def find_model(self, text: str) -> Model:
         """The model that is called this, if there is one and a key for it; ModelError says what is not."""
-        return self._voice(text).model.model
+        return self._chooser.named(text).model.model
 
     def models(self) -> list[Model]:
         """Those that can be asked now, as far as that is known without asking."""
@@ -118,9 +116,10 @@ class AgentSession:
     ) -> str:
         """Open a session, a new one or that of `session_id`, and make its model ready. Returns its id.
 
-        Which model: `model`; else the session's own; else `default_model`; else what the settings say; else
-        the first for which there is a key. `session` is one that is open already, and is closed with this;
-        if it `is_new`, it is removed when nothing is said in it.
+        Which model: `model`; else the session's own, unless that is an `offline` that nobody chose; else
+        `default_model`; else what the settings say; else the first for which there is a key. `session` is one
+        that is open already, and is closed with this; if it `is_new`, it is removed when nothing is said in
+        it.
         """
         if self._session is not None:
             raise UsageError("The session has been started already", "make another AgentSession")
@@ -128,16 +127,16 @@ class AgentSession:
         self._session = session  # so that it is closed whatever happens
         try:
             # An unknown model is refused before a session is made.
-            voice = await self._made(self._voice, model, thinking) if model is not None else None
+            voice = await self._made(self._chooser.named, model, thinking) if model is not None else None
             named = self._compaction.model
-            summariser = (await self._made(self._voice, named)).model if named else None
+            summariser = (await self._made(self._chooser.named, named)).model if named else None
             opened = session
             if opened is None:
                 opened = await self._opened(session_id)
             self._session = opened
             chosen = await in_thread(opened.chosen)
             if voice is None:
-                voice = await self._made(self._restored, chosen, default_model, thinking)
+                voice = await self._made(self._chooser.restored, chosen, default_model, thinking)
             self._agent = Agent(
                 opened,
                 voice,
@@ -292,7 +291,7 @@ class AgentSession:
 
     def set_model(self, model: str | Model | LanguageModel, thinking: str | None = None) -> Model:
         """Another model from the next request on, of any provider."""
-        voice = self._voice(model, thinking)
+        voice = self._chooser.named(model, thinking)
         self.agent.speak_as(voice)
         return voice.model.model
 
@@ -375,48 +374,6 @@ class AgentSession:
             await settled(asyncio.wait([making]))
             making.exception()  # what became of it is nobody's any more
             raise
-
-    def _voice(self, model: str | Model | LanguageModel, thinking: str | None = None) -> Voice:
-        if isinstance(model, str):
-            found, level = self._resolver.chosen(model)
-            return self._voice(found, thinking or level)
-        speaker = self._connected(model) if isinstance(model, Model) else model
-        if thinking is not None and thinking not in THINKING_LEVELS:
-            raise UsageError(
-                f"No level of thinking: {thinking!r:.40}", f"one of {', '.join(THINKING_LEVELS)}"
-            )
-        return Voice(speaker, thinking or self._default_thinking(speaker.model))
-
-    def _connected(self, model: Model) -> LanguageModel:
-        """Where a key is a command, this waits for it."""
-        return self._connections.to(self._models.connected(model), self._models.key(model))
-
-    def _default_thinking(self, model: Model) -> str:
-        """What the settings say, where it is known that the model can: a server may refuse it otherwise."""
-        is_known = model.reasoning and not self._models.takes_any(model.provider)
-        return self._settings.default_thinking_level if is_known else "off"
-
-    def _restored(self, chosen: Chosen, default_model: str | None, thinking: str | None) -> Voice:
-        if chosen.model is not None:
-            try:
-                model = self._resolver.resolve("/".join(chosen.model))
-                voice = self._voice(model, thinking or known_level(chosen.thinking_level))
-                self._note_that_it_stays(model, default_model)
-                return voice
-            except ModelError as error:
-                self.notices.append(f"{error.message}; this session was held with it. Another model goes on")
-        found, level = self._resolver.chosen(default_model)
-        return self._voice(found, thinking or level)
-
-    def _note_that_it_stays(self, model: Model, default_model: str | None) -> None:
-        """Said where its user may have meant another: one is named for this run, or a real one can be had by
-        now."""
-        if default_model or model.provider == OFFLINE:
-            with suppress(ModelError):
-                other = self._resolver.resolve(default_model)
-                if other.reference != model.reference:
-                    stays = f"This session goes on with {model.reference}, as it was held"
-                    self.notices.append(f"{stays}; -m {other.reference} changes that")
 
     async def _equipped(self) -> Equipped:
         tools = await self._equipment.all_tools()

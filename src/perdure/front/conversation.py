@@ -12,6 +12,7 @@ from perdure import config
 from perdure.agent.aside import in_thread
 from perdure.agent.events import AgentEvent, MessageEnd, QueueUpdate
 from perdure.agent.memory import NO_MARKS
+from perdure.agent.models import OFFLINE
 from perdure.agent.models.resolver import wanted
 from perdure.agent.session import AgentSession
 from perdure.agent.tools import AgentToolResult
@@ -50,6 +51,8 @@ class Conversation:
         self.agent = agent
         self.cwd = cwd
         self.is_ready = False
+        self.named_model = ""
+        """The model that its user named for it: with -m, or /model."""
         self.is_said = False
         """Whether something was said in it since it was opened."""
         self.has_refused = False
@@ -69,6 +72,7 @@ class Conversation:
         """A timer saves, too: not what is being closed."""
 
     async def start(self, *, model: str, thinking: str = "", name: str = "") -> None:
+        self.named_model = model
         await self._profile.prepare(self)
         await self.agent.start(
             model or None,
@@ -100,6 +104,22 @@ class Conversation:
         """Who answers and how, in full."""
         model, thinking = self.agent.model, self.agent.agent.voice.thinking
         return f"{model.reference}:{thinking}" if model.reasoning else model.reference
+
+    @property
+    def model_for_another(self) -> str:
+        """The model for a session that is begun from this one; empty for an `offline` that nobody chose."""
+        voice = self.agent.agent.voice
+        is_stand_in = voice.model.model.provider == OFFLINE and not voice.is_chosen
+        return "" if is_stand_in else self.voice
+
+    async def choose_model(self, name: str) -> None:
+        """Another model from the next message on; ModelError if it cannot be had. The session records it at
+        once, or with its first message: an empty session stays empty."""
+        await in_thread(self.agent.find_model, name)  # a key may have to be made
+        self.agent.set_model(name)
+        self.named_model = name
+        if self.is_said or not self.meant.is_new:
+            await self.agent.save()
 
     @property
     def who(self) -> str:

@@ -280,12 +280,12 @@ class Shell:
         await conversation.close()
         self._show_queue()
 
-    async def change_to(self, meant: Meant) -> bool:
-        """Go on there, if that is not here."""
+    async def change_to(self, meant: Meant, *, model: str = "") -> bool:
+        """Go on there, if that is not here; with its own model, unless one is named."""
         if meant.ref.path == self.conversation.meant.ref.path:
             self.face.note(Styled("That is this session.", "dim"))
             return False
-        is_open = await self.open(meant)
+        is_open = await self.open(meant, model=model)
         if not is_open:
             self.face.note(Styled("Nothing was opened.", "dim"))
         return is_open

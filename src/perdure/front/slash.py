@@ -102,7 +102,7 @@ async def resume(shell: Shell, arguments: str) -> None:
 
 
 async def new(shell: Shell, arguments: str) -> None:
-    await shell.open(shell.profile.new(shell.cwd), model=shell.conversation.voice)
+    await shell.open(shell.profile.new(shell.cwd), model=shell.conversation.model_for_another)
 
 
 async def fork(shell: Shell, arguments: str) -> None:
@@ -115,7 +115,7 @@ async def _forked(shell: Shell, entry: str | None) -> None:
         raise UsageError("There is nothing to fork yet", "say something first")
     before = session.id
     copied = await in_thread(opening.forked, session, shell.conversation.meant.store, shell.cwd, entry)
-    await shell.open(copied, model=shell.conversation.voice)
+    await shell.open(copied, model=shell.conversation.model_for_another)
     shell.face.note(Styled(f"This is a fork of {before}, which stays as it is.", "dim"))
 
 
@@ -240,6 +240,8 @@ async def search(shell: Shell, arguments: str) -> None:
 
 
 async def model(shell: Shell, arguments: str) -> None:
+    if not shell.is_talking:
+        raise shell.profile.unheard()
     agent = shell.conversation.agent
     wanted: str | None = arguments
     if not wanted:
@@ -255,13 +257,12 @@ async def model(shell: Shell, arguments: str) -> None:
         wanted = await shell.face.choose("Which model?", choices, agent.model.reference)
     if not wanted:
         return
-    await in_thread(agent.find_model, wanted)  # a key may have to be made
-    agent.set_model(wanted)
+    await shell.conversation.choose_model(wanted)
     shell.face.note(Styled(f"{shell.conversation.who} answers from now on.", "dim"))
 
 
 def models(shell: Shell, typed: str) -> Iterable[str]:
-    return (each.reference for each in shell.conversation.agent.models())
+    return (each.reference for each in shell.conversation.agent.models()) if shell.is_talking else ()
 
 
 # --- the shell -----------------------------------------------------------------------------------------

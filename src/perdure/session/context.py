@@ -38,6 +38,10 @@ from perdure.session.record import dumps, loads
 INTERRUPTED = "Interrupted: this tool call did not finish, and its result is not known."
 RESET = "perdure.reset"
 """A program's state: its user asked for a conversation from scratch. What was said stays in the file."""
+OFFLINE = "offline"
+"""The provider, the api and the model that is always there."""
+_OFFLINE = (OFFLINE, OFFLINE)
+"""The one model of which it matters whether its user chose it."""
 
 
 class Context(NamedTuple):
@@ -58,6 +62,8 @@ class Chosen(NamedTuple):
     thinking_level: str
     distance: int = 0
     """How many entries were looked at to know that."""
+    is_model_chosen: bool = False
+    """True of an `offline` that is recorded as the user's choice; False of all other models."""
 
 
 class Live(NamedTuple):
@@ -113,11 +119,15 @@ def chosen(newest_first: Iterable[Entry]) -> Chosen:
     """The settings alone, read no further than it takes; where one was never chosen, that is to the end."""
     settings = _Settings()
     distance = 0
+    is_model_chosen: bool | None = None  # until the last change of the model is met
     for entry in newest_first:
         distance += 1
-        if settings.are_known_from(entry):
+        are_known = settings.are_known_from(entry)
+        if is_model_chosen is None and entry.type == "model_change":
+            is_model_chosen = _is_choice(entry, settings.model)
+        if are_known and (settings.model != _OFFLINE or is_model_chosen is not None):
             break
-    return Chosen(settings.model, settings.thinking_level, distance)
+    return Chosen(settings.model, settings.thinking_level, distance, bool(is_model_chosen))
 
 
 class _Settings:
@@ -185,6 +195,11 @@ def _model(entry: Entry) -> tuple[str, str] | None:
         case Message(message=Assistant(provider=provider, model=name)) if name:
             return provider, name
     return None
+
+
+def _is_choice(entry: Entry, model: tuple[str, str] | None) -> bool:
+    body = entry.body
+    return isinstance(body, ModelChange) and body.is_chosen is True and _model(entry) == model == _OFFLINE
 
 
 def _thinking_level(entry: Entry) -> str | None:

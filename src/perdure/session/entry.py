@@ -134,6 +134,8 @@ class Message(Struct, frozen=True, gc=False, tag="message"):
 class ModelChange(Struct, frozen=True, tag="model_change", rename="camel"):
     provider: str
     model_id: str
+    is_chosen: Any = UNSET
+    """True of an `offline` that the user chose. It stays when another model can be had."""
 
 
 class ThinkingLevelChange(Struct, frozen=True, tag="thinking_level_change", rename="camel"):

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from perdure.session.context import OFFLINE as OFFLINE
 from perdure.session.entry import Assistant, ToolCall, ToolResult, User
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
@@ -27,9 +28,6 @@ APIS = {
     "google-generative-ai": "perdure.agent.models.google:GoogleGenerativeAI",
 }
 """Wire protocols by the names pi's `models.json` uses."""
-OFFLINE = "offline"
-"""The provider, the api and the model that is always there."""
-
 UNPARSED = "unparsed"
 """The one argument of a tool call whose arguments are no JSON object: their text as it came."""
 

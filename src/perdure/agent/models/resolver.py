@@ -73,6 +73,11 @@ class ModelResolver:
             ) from None
         return self._named(OFFLINE) if provider else self._built_in(), None
 
+    def is_named(self, text: str | None = None) -> bool:
+        """True if the text or the settings name a model; else `resolve` takes the first that can be had."""
+        settings = self._registry.settings
+        return bool(text or settings.default_model or settings.default_provider)
+
     def split(self, text: str) -> tuple[str, ThinkingLevel | None]:
         """A model's name and how much it shall think, if that is said. Other colons belong to the name."""
         kind = type(text)

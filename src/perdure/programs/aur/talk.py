@@ -74,6 +74,7 @@ COMMANDS = {
         _slash("stats", "", "turns, tokens, cost, and how much of the context is used", may_run_beside=True),
         _slash("export", "FILE.json", "write this session as JSON"),
         _slash("import", "FILE.json", "take in the turns of a session that was exported", runs="take_in"),
+        slash.COMMANDS["model"],
         slash.COMMANDS["help"],
         slash.COMMANDS["quit"]._replace(name="exit"),
     )

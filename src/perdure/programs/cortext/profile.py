@@ -54,6 +54,7 @@ _OWN = {
             "go on with another conversation; without a word, pick one",
             f"{_TALK}:ids",
         ),
+        slash.COMMANDS["model"],
         slash.COMMANDS["help"],
         Slash(
             "exit",

@@ -79,6 +79,7 @@ COMMANDS = {
         Slash("save", f"{_HERE}:save", "", "save this session now"),
         Slash("load", f"{_HERE}:load", "ID", "save this session, and go on with another", f"{_HERE}:saved"),
         Slash("reset", f"{_HERE}:reset", "", "begin anew in this session; all that was said stays in it"),
+        slash.COMMANDS["model"],
         slash.COMMANDS["help"],
         slash.COMMANDS["quit"],
     )
@@ -305,7 +306,9 @@ async def save(shell: Shell, arguments: str) -> None:
 async def load(shell: Shell, arguments: str) -> None:
     if not arguments:
         return shell.face.line("Usage: /load <session-id>")
-    await shell.change_to(await in_thread(_of(shell).found, arguments))
+    meant = await in_thread(_of(shell).found, arguments)
+    # A sibyl session keeps no model, so a model that is named lasts for the whole run.
+    await shell.change_to(meant, model=shell.conversation.named_model)
 
 
 def saved(shell: Shell, typed: str) -> Iterable[str]:

@@ -66,6 +66,7 @@ COMMANDS = {
         _slash("sessions", "", "list all sessions", may_run_beside=True),
         Slash("load", f"{__name__}:load_session", "ID", "go on with another session", f"{__name__}:ids"),
         _slash("save", "", "everything is saved by itself; this says where"),
+        slash.COMMANDS["model"],
         slash.COMMANDS["help"],
         slash.COMMANDS["quit"],
     )
