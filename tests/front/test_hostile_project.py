@@ -158,7 +158,7 @@ def test_g_10_while_the_question_stands_nothing_has_run_or_connected(
 def test_g_10_after_the_yes_each_of_them_does_what_it_is_there_for(hostile, canaries, wire_server, home):
     pi = Pi(home, hostile)
     wire_server.script(events(said("yes")))
-    shown = pi("trust")
+    shown = pi("trust", "--yes")
     assert shown.returncode == 0
     for word in (
         "evil.py",
@@ -184,7 +184,7 @@ def test_g_10_after_the_yes_each_of_them_does_what_it_is_there_for(hostile, cana
     assert all(text in system for text in ("OBEYED prompt", "OBEYED skill\n"))
     assert "OBEYED skill above" not in system  # the yes is for this folder and what is below
     assert "OBEYED template" in json.dumps(prompt)
-    assert pi("trust", "..").returncode == 0
+    assert pi("trust", "--yes", "..").returncode == 0
     assert pi("-p", "hello", env=os.environ | {"MY_SECRET_TOKEN": "x"}).stdout == b"yes\n"
     assert "OBEYED skill above" in wire_server.requests[-1].body["messages"][0]["content"]
     assert pi("trust", "--revoke", "..").returncode == 0

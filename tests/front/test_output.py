@@ -259,10 +259,12 @@ def test_closed_streams_are_no_defect():
     ],
 )
 def test_g_1_a_question_is_answered_through_a_pipe(stdin, answer, asked):
-    """y is yes; n and Enter are no; the end of input is no answer; anything else is asked again."""
-    done = piped("out.line(str(out.ask('Delete 2 sessions for good?')))", stdin)
-    assert done.stdout == f"{answer}\n"
-    assert done.stderr == "Delete 2 sessions for good? [y/N] \n" * asked
+    """y is yes; n and Enter are no; the end of input is no answer; all else is asked again, and named."""
+    done = piped("out.line(f\"{out.ask('Delete 2 sessions for good?')} {out.has_unused_input}\")", stdin)
+    unused = stdin.split()[: asked - 1]
+    assert done.stdout == f"{answer} {answer is None and bool(unused)}\n"
+    assert done.stderr.startswith("Delete 2 sessions for good? [y/N] \n" * asked)
+    assert all(repr(line) in done.stderr for line in unused)
 
 
 def test_an_answer_that_is_no_text_is_none():

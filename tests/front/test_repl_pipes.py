@@ -137,7 +137,7 @@ def test_a_model_that_fails_is_told_and_the_conversation_goes_on(pi, wire_server
     )
     pi.use(wire_server, retry={"enabled": False})
     done = pi(stdin="one\ntwo\nthree\nfour\nfive\nsix\n")
-    assert done.returncode == 0
+    assert done.returncode == 1
     told = done.stderr.decode().splitlines()
     assert len(told) == 5
     for line, words in zip(

@@ -307,7 +307,7 @@ def test_aur_15_a_failed_turn_is_recorded_as_failed_and_not_sent_again(aur, wire
         wire_server, "fine", refuse(400, b'{"error": {"message": "no"}}'), "yes", retry={"enabled": False}
     )
     done = aur.within("spawn", stdin="one\ntwo\nthree\n")
-    assert done.code == 0
+    assert done.code == 1
     assert "400" in done.err
     turns = [line for line in lines_of(aur.files[0]) if line["type"] == "turn"]
     assert [(line["role"], line.get("failed")) for line in turns] == [
@@ -554,7 +554,7 @@ def test_aur_15_what_failed_is_not_sent_again_whatever_was_done_since(aur, wire_
     entry = {"type": "message", "on_path": True, "id": "a", "record": {"message": message}}
     (aur.project / "other.json").write_text(json.dumps({"id": "x", "entries": [entry]}))
     done = aur.within("spawn", stdin=f"one\nFAIL two\n{between}\nthree\n")
-    assert done.code == 0, done.err
+    assert done.code == 1, done.err
     assert "FAIL" not in json.dumps(prompts_of(wire_server))
     assert "FAIL" in aur.files[0].read_text()
 

@@ -348,7 +348,7 @@ def test_cor_12_a_number_as_ids_begin_is_one_and_a_long_one_is_no_crash(cortext,
     done = cortext.within(stdin=f"/workspace.resume 001\n/workspace.resume {'7' * 5000}\n")
     assert '[Resuming "Ship"]' in done.out
     assert "Session not found: 777" in done.err
-    assert cortext.within("resume", stdin=f"{'7' * 5000}\n").code == 0
+    assert cortext.within("resume", stdin=f"{'7' * 5000}\n").code == 1
 
 
 def test_cor_13_who_resumes_nothing_in_particular_and_answers_nothing_changes_nothing(cortext, held):

@@ -46,7 +46,7 @@ def test_sol_11_the_first_request_of_an_opening_ends_with_what_the_partner_is_to
     (soleur.project / "README.md").write_text("Shovels as a service.")
     soleur.answers(wire_server, refuse(500, b"{}"), "Who digs?", retry={"max_retries": 0})
     done = soleur.within(stdin="y\n")
-    assert (done.code, "Failed: " in done.err) == (0, True)
+    assert (done.code, "Failed: " in done.err) == (1, True)
     done = soleur.within(stdin="y\n")
     assert "Resume last session?" in done.out
     assert "Who digs?" in done.out

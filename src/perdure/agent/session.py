@@ -34,6 +34,7 @@ from perdure.agent.model_choice import ModelChooser, Voice
 from perdure.agent.models import LanguageModel, Model
 from perdure.agent.models.connections import Connections
 from perdure.agent.models.registry import ModelRegistry
+from perdure.agent.process_origin import AgentMark
 from perdure.agent.settings import Settings, pi_home
 from perdure.agent.tools import AgentToolResult, Tool
 from perdure.agent.trust import Trust
@@ -95,6 +96,8 @@ class AgentSession:
         self._agent: Agent | None = None
         self._session: Session | None = None
         self._is_new = False
+        self._mark: AgentMark | None = None
+        """While it is started: a command that comes of it may not decide what is trusted."""
 
     def find_model(self, text: str) -> Model:
         """The model that is called this, if there is one and a key for it; ModelError says what is not."""
@@ -125,6 +128,7 @@ class AgentSession:
             raise UsageError("The session has been started already", "make another AgentSession")
         self._is_new = is_new or (session is None and session_id is None)
         self._session = session  # so that it is closed whatever happens
+        self._mark = AgentMark()
         try:
             # An unknown model is refused before a session is made.
             voice = await self._made(self._chooser.named, model, thinking) if model is not None else None
@@ -329,6 +333,8 @@ class AgentSession:
             await self._connections.aclose()
         finally:
             await self._equipment.close()
+            if self._mark is not None:
+                self._mark.close()
         session, self._session, self._agent = self._session, None, None
         if session is not None:
             await in_thread(self._let_go, session)

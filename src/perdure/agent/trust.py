@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from perdure import config
+from perdure.agent.process_origin import refuse_agent
 from perdure.errors import NotSaved, PerdureError
 from perdure.session.holder import try_to_lock
 from perdure.session.layouts import home_of
@@ -72,7 +73,9 @@ class Trust:
         return found is not None and found.is_trusted
 
     def decide(self, folder: str, is_trusted: bool | None) -> None:
-        """A yes, a no, or with None neither: then what was decided above holds again."""
+        """A yes, a no, or with None neither: then what was decided above holds again. Refused where
+        an agent's command asks for it."""
+        refuse_agent("changed")
         path = os.path.realpath(folder)
         with self._locked():
             entries, trouble = self._read_once()

@@ -57,6 +57,10 @@ class Conversation:
         """Whether something was said in it since it was opened."""
         self.has_refused = False
         """Whether something was not taken, because it could not be saved."""
+        self.has_failed = False
+        """True if a turn failed: its model did not answer. What the disk refuses is no such turn."""
+        self._answer: Assistant | None = None
+        """The last one of the turn that runs."""
         self.is_turn = False
         """Whether what is typed now can still be said in the turn that runs."""
         self.steering: Sequence[str] = ()
@@ -93,6 +97,11 @@ class Conversation:
         self.is_ready = True
         if self.agent.servers:  # while its user types
             self._servers = asyncio.ensure_future(self._equip())
+
+    @property
+    def has_failure(self) -> bool:
+        """Whether a message was not taken, or a turn failed."""
+        return self.has_refused or self.has_failed
 
     @property
     def queued(self) -> tuple[Sequence[str], Sequence[str]]:
@@ -171,10 +180,17 @@ class Conversation:
                         self.face.edit(text)
                 raise
 
-    async def be_opened(self, prompt: str, marks: Mapping[str, Any] = NO_MARKS) -> None:
-        """By whom its user talks with, who is told this."""
-        with self._turn() as narrator:
-            await self._watch(self.agent.speak_first(prompt, marks), narrator)
+    async def be_opened(
+        self, prompt: str, marks: Mapping[str, Any] = NO_MARKS, *, may_fail: bool = False
+    ) -> None:
+        """By whom its user talks with, who is told this. What `may_fail` is no turn of the user's."""
+        has_failed = self.has_failed
+        try:
+            with self._turn() as narrator, self._noting_failure():
+                await self._watch(self.agent.speak_first(prompt, marks), narrator)
+        finally:
+            if may_fail:
+                self.has_failed = has_failed
 
     @contextmanager
     def _turn(self) -> Iterator[Narrator]:
@@ -192,6 +208,16 @@ class Conversation:
                 if narrator.is_begun and (given_up := "\n".join(map(words, self.agent.given_up))):
                     self.face.edit(given_up)
 
+    @contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        self._answer = None
+        try:
+            yield
+        except PerdureError as error:
+            self.has_failed |= not isinstance(error, NotSaved | Conflict)
+            raise
+        self.has_failed |= self._answer is not None and self._answer.stop_reason == "error"
+
     async def _send(self, text: str, said: str, narrator: Narrator) -> None:
         """Only what its user typed names files: a command's words may be somebody else's."""
         notes: list[str] = []
@@ -199,7 +225,8 @@ class Conversation:
         content = asked.content(said)
         starting.refuse_far_too_much(content, self.agent.model)
         await self._profile.saying(self)
-        await self._watch(self.agent.send_message(content), narrator, notes)
+        with self._noting_failure():
+            await self._watch(self.agent.send_message(content), narrator, notes)
 
     async def _watch(
         self, turn: AsyncGenerator[AgentEvent, None], narrator: Narrator, notes: Sequence[str] = ()
@@ -221,6 +248,7 @@ class Conversation:
                 while left and narrator.is_said:
                     self.face.note(Styled(f"  {one_line(left.pop(0))}", "dim"))
                 if isinstance(event, MessageEnd) and isinstance(event.message, Assistant):
+                    self._answer = event.message
                     await self._profile.answered(self)
 
     async def record(self, *bodies: Body) -> None:

@@ -39,6 +39,7 @@ _PACE = 0.1
 _BAR = 30
 _LOOKS_UP = 0.1  # seconds that a signal may have to wait while an answer is waited for
 _MOST_CANDIDATES = 20
+_MOST_NAMED = 200  # characters of a line of input
 
 
 class Styled(namedtuple("Styled", "text style")):
@@ -85,6 +86,8 @@ class Output:
         self._unread = bytearray()
         self.has_read = False
         """Whether anything came in that could be an answer."""
+        self.has_unused_input = False
+        """True if the input ended at a question behind lines that did not answer it: that run has failed."""
         self._is_transient_shown = False
         self.is_progress_shown = False
         """Whether a bar says how far some work is, over which nothing else should be drawn."""
@@ -207,13 +210,16 @@ class Output:
         self, question: str, words: Sequence[str], default: str, *, in_conversation: bool = False
     ) -> str | None:
         """One of the words, also by its first letter; Enter is the default, None is no answer. What is none
-        of them is asked again."""
+        of them is asked again; what was piped in and is none is named."""
         known = {"": default, **{each[0]: each for each in words}, **{each: each for each in words}}
         letters = "/".join(each[0].upper() if each == default else each[0] for each in words)
+        unused: list[str] = []
         while True:
             answer = self.answer(f"{question} [{letters}]", in_conversation=in_conversation)
             if answer is None or answer.lower() in known:
+                self.name_unused(unused, is_end_of_input=answer is None)
                 return None if answer is None else known[answer.lower()]
+            unused.append(answer)
 
     def answer(self, question: str, *, in_conversation: bool = False) -> str | None:
         """Whatever is typed there; None if nothing can be any more."""
@@ -231,6 +237,16 @@ class Output:
         if line is None or not (self.has_echo if in_conversation else _is_terminal(self._stdin)):
             (self._write if in_conversation else self._tell)("\n")  # nobody typed one that can be seen
         return line and line.strip()
+
+    def name_unused(self, lines: Sequence[str], *, is_end_of_input: bool) -> None:
+        """Name the lines that were piped in and did not answer a question: none is swallowed. Who typed them
+        at a terminal has seen that."""
+        if not lines or _is_terminal(self._stdin):
+            return
+        self.has_unused_input |= is_end_of_input
+        shown = ", ".join(repr(fit(one_line(line), _MOST_NAMED)) for line in lines)
+        hint = "; answer the question in a line of its own, before the messages" if is_end_of_input else ""
+        self.note(f"{self.program}: Not used, since it does not answer the question: {shown}{hint}")
 
     def progress(self, what: str) -> Progress:
         """How far some work is, shown on stderr if that is a terminal and the work takes its time."""

@@ -55,8 +55,8 @@ class Shell:
         self._beside: set[asyncio.Task[None]] = set()
         self._waiting: deque[str] = deque()
         """Typed while something was done that takes no more words."""
-        self._has_refused = False
-        """Whether something was not taken, because it could not be saved."""
+        self._has_failed = False
+        """True if a message was not taken, or a turn failed, in any conversation of this run."""
         self._is_stopped = False
         self._interrupted_at = float("-inf")
         self._code: int | None = None
@@ -129,8 +129,8 @@ class Shell:
                 lost = await self.conversation.save_for_the_last_time()
             finally:
                 await self.conversation.close()
-            self._has_refused |= self.conversation.has_refused
-        if lost is not None or (self._has_refused and not self.face.is_drawn):  # whose user has no editor
+            self._has_failed |= self.conversation.has_failure
+        if lost is not None or (self._has_failed and not self.face.is_drawn):  # whose user sees no more
             self._code = self._code or 1
         with suppress(OSError, OutputLost):  # of a terminal that went away
             for text in self._waiting:
@@ -263,7 +263,7 @@ class Shell:
             raise
         self._conversation, self.cwd = made, cwd
         if before is not None:
-            self._has_refused |= before.has_refused
+            self._has_failed |= before.has_failure
             await before.close()
             if before.is_said and before.meant.is_kept:
                 left = before.session.id
@@ -276,7 +276,7 @@ class Shell:
         conversation = self.conversation
         await conversation.save()
         self._conversation, self._has_begun = None, True
-        self._has_refused |= conversation.has_refused
+        self._has_failed |= conversation.has_failure
         await conversation.close()
         self._show_queue()
 
@@ -467,7 +467,7 @@ class Shell:
                 raise
             return
         if not self.is_talking:
-            self._has_refused = True
+            self._has_failed = True
             self.face.edit(text)
             raise self.profile.unheard()
         await self.conversation.say(text)

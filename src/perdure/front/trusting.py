@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from perdure import config
 from perdure.agent import places
+from perdure.agent.process_origin import is_started_by_agent
 from perdure.agent.trust import Trust
 from perdure.errors import PerdureError
 from perdure.front.output import Output, Styled
@@ -51,7 +52,7 @@ def ask(cwd: str, out: Output, *, may_ask: bool) -> bool:
         return False
     if trouble := trust.trouble:
         _warn(f"{trouble}; until it is corrected or removed, no folder is trusted", out)
-    elif may_ask and out.can_ask:
+    elif may_ask and out.can_ask and not is_started_by_agent():
         return _is_agreed(trust, brought, offers, out)
     else:
         _warn(brought.untrusted(_program(out)), out)

@@ -116,7 +116,7 @@ def perform(command: "Command", options: "SimpleNamespace", program: str, listin
     _refuse_nameless(command, vars(options), listing or f"{program.split()[0]} sessions ls --all")
     out = Output(json=getattr(options, "json", False), program=program.split()[0])
     code: int = registry.load(command.runs)(options, out)
-    return code
+    return code or int(out.has_unused_input)
 
 
 def _refuse_nameless(command: "Command", options: "Mapping[str, Any]", listing: str) -> None:

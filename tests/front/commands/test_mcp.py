@@ -128,7 +128,7 @@ def test_g_10_the_servers_of_a_folder_wait_for_trust(run, tmp_path):
     folder.mkdir()
     (folder / "settings.json").write_text(json.dumps({"mcpServers": {"theirs": raw("server")}}))
     assert "theirs" not in run().out
-    assert main(["trust"]) == 0
+    assert main(["trust", "--yes"]) == 0
     assert "theirs" in run().out
 
 

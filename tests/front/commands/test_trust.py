@@ -15,6 +15,7 @@ from perdure.front.commands.trust import trust
 from perdure.front.output import Output, OutputLost
 from perdure.programs.pi import main
 from tests import processes
+from tests.front.typed import Typed
 
 
 class Done(NamedTuple):
@@ -31,7 +32,7 @@ class Done(NamedTuple):
 def run(capsys):
     def run(dir: str | None = None, *, list: bool = False, revoke: bool = False, json: bool = False) -> Done:
         capsys.readouterr()
-        code = trust(SimpleNamespace(dir=dir, list=list, revoke=revoke, yes=False), Output(json=json))
+        code = trust(SimpleNamespace(dir=dir, list=list, revoke=revoke, yes=True), Output(json=json))
         return Done(code, *capsys.readouterr())
 
     return run
@@ -101,6 +102,56 @@ def test_g_10_with_yes_nobody_is_asked(folder):
     assert Trust().is_trusted(str(folder))
 
 
+@pytest.fixture
+def answer(folder, capsys):
+    """What `pi trust` says to lines that are piped in."""
+
+    def answer(typed: str, *options: str) -> Done:
+        capsys.readouterr()
+        given = Typed(typed)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sys.stdin", given)
+            code = main(["trust", *options])
+        return Done(code, *capsys.readouterr())
+
+    return answer
+
+
+@pytest.mark.parametrize(("typed", "is_trusted"), [("y\n", True), ("n\n", False), ("\n", False)])
+def test_g_10_without_a_terminal_an_answer_is_read(typed, is_trusted, answer, folder):
+    """Behind all that it would allow; without a yes nothing changes."""
+    done = answer(typed)
+    assert done.code == 0
+    assert done.out.startswith(SHOWN)
+    assert "Trust ~/code/demo, and everything below it? [y/N]" in done.err
+    assert Trust().is_trusted(str(folder)) == is_trusted
+
+
+@pytest.mark.parametrize("typed", ["", "perhaps\n"])
+def test_g_10_the_end_of_input_trusts_nothing(typed, answer, folder):
+    """It names the option that answers, and what was piped in and is no answer."""
+    done = answer(typed)
+    assert done.code == 1
+    assert "--yes" in done.err
+    assert typed.strip() in done.err
+    assert Trust().all() == {}
+
+
+def test_g_10_a_folder_that_brings_nothing_is_asked_about_as_well(answer, folder):
+    """Without a terminal: a yes is for what comes to be there."""
+    (folder / "empty").mkdir()
+    assert answer("", "empty").code == 1
+    assert Trust().all() == {}
+
+
+def test_g_10_json_without_yes_only_shows(answer, folder):
+    """Whatever is piped in."""
+    done = answer("y\n", "--json")
+    assert (done.code, done.data["trusted"], done.data["new"]) == (0, False, False)
+    assert done.data["offers"]
+    assert Trust().all() == {}
+
+
 @pytest.mark.parametrize("steps", [0, 1])
 def test_g_10_a_yes_comes_over_a_no(steps, run, folder):
     """Over its own, and over one from above."""
@@ -124,7 +175,7 @@ def test_g_10_what_could_not_be_shown_is_not_trusted(folder):
             raise OSError(28, "No space left on device")
 
     with pytest.raises(OutputLost):
-        trust(SimpleNamespace(dir=None, list=False, revoke=False, yes=False), Output(stdout=Full()))
+        trust(SimpleNamespace(dir=None, list=False, revoke=False, yes=True), Output(stdout=Full()))
     assert Trust().all() == {}
 
 
@@ -173,7 +224,7 @@ def test_g_4_the_program_has_the_command_and_its_exit_codes(folder, capsys):
     assert main(["trust", ".pi/settings.json"]) == 2
     assert main(["trust", "--list", "nowhere"]) == 2
     assert main(["trust", "--revoke"]) == 3
-    assert main(["trust", "../demo", "--json"]) == 0
+    assert main(["trust", "../demo", "--json", "--yes"]) == 0
     assert main(["trust", "--list"]) == 0
     assert Trust().all() == {str(folder): True}
     assert capsys.readouterr().out.endswith("trusted   ~/code/demo\n")

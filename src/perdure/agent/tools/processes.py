@@ -29,8 +29,7 @@ from uuid import uuid4
 
 from msgspec import Struct
 
-MARK = "PERDURE_CALL"
-"""Calls a process belongs to: a Perdure that runs inside a call marks its own children in addition."""
+from perdure.agent.process_origin import MARK
 
 GRACE = 0.3
 """Seconds between asking and forcing."""

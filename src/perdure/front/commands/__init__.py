@@ -280,8 +280,8 @@ TRUST = Command(
         ),
         Argument("--list", "list what was decided, and for which folders", "flag", False),
         Argument("--revoke", "take it back", "flag", False),
-        Argument("-y/--yes", "do not ask, where somebody could answer", "flag", False),
-        JSON,
+        Argument("-y/--yes", "answer yes, also where nobody can be asked", "flag", False),
+        JSON._replace(help="print JSON; without --yes only what the folder would be allowed"),
     ),
     ("{pi} trust", "{pi} trust --list", "{pi} trust --revoke ~/code/demo"),
 )

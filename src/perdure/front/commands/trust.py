@@ -1,6 +1,7 @@
 """`pi trust`: what a folder would be allowed, and the yes to it; every decision; and how one is taken back.
 
-What is allowed is shown before the yes is recorded: if it cannot be shown, there is none.
+What is allowed is shown before the yes is recorded: if it cannot be shown, there is none. A yes is typed,
+piped in, or `--yes`; nothing is decided without one, and none that a command of an agent gives counts.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 from types import SimpleNamespace
 from typing import Any
 
+from perdure.agent.process_origin import refuse_agent
 from perdure.agent.project import Project
 from perdure.agent.trust import Decision, Trust
 from perdure.config import as_typed
@@ -17,6 +19,8 @@ from perdure.front.output import Output, Styled
 from perdure.front.table import table
 from perdure.front.trusting import lines
 from perdure.front.visible import one_line
+
+_UNANSWERED = "Nothing is changed: there was no answer. --yes answers for you."
 
 
 def trust(options: SimpleNamespace, out: Output) -> int:
@@ -44,17 +48,20 @@ def _trust(decisions: Trust, wanted: str, options: SimpleNamespace, out: Output)
         for line in lines(offers, out.columns if out.is_terminal else 0):
             out.line(*line)
         out.flush()
-    # Who types this mostly wants to see first what it would allow.
-    is_asked = is_new and offers and out.can_ask and not (options.yes or out.json)
-    if is_asked and not out.ask(f"Trust {one_line(_typed(project.cwd))}, and everything below it?"):
-        out.note("Nothing is changed.")
-        return 0
-    if is_new:
+    is_decided = is_new and (options.yes or not out.json)
+    if is_decided:
+        refuse_agent("trusted")
+        # Who types this in a folder that brings nothing has seen that.
+        if not (options.yes or (out.can_ask and not offers)):
+            answer = out.ask(f"Trust {one_line(_typed(project.cwd))}, and everything below it?")
+            if not answer:
+                out.note("Nothing is changed." if answer is False else _UNANSWERED)
+                return int(answer is None)
         decisions.decide(project.cwd, True)
     now = decisions.decision(project.cwd)
     if out.json:
         shown = [{"kind": each.kind, "allows": each.allows, "items": each.items} for each in offers]
-        out.data(_facts(project.cwd, now) | {"new": is_new, "offers": shown})
+        out.data(_facts(project.cwd, now) | {"new": is_decided, "offers": shown})
     elif is_new:
         out.line(name, " is trusted now, with everything below it, also what comes to be there later.")
     else:
@@ -88,6 +95,7 @@ def _revoke(decisions: Trust, wanted: str, out: Output) -> int:
     is_covered = above is not None and above.is_trusted
     is_nothing = own is False if is_covered else own is None
     if not is_nothing:
+        refuse_agent("revoked")
         decisions.decide(path, False if is_covered else None)
     if out.json:
         out.data(_facts(path, decisions.decision(path)) | {"new": not is_nothing})

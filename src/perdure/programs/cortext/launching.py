@@ -16,6 +16,7 @@ from tempfile import mkstemp
 from typing import NamedTuple
 
 from perdure import config
+from perdure.agent.process_origin import AgentMark
 from perdure.errors import NotSaved, PerdureError
 from perdure.front.output import Output, Styled
 from perdure.front.visible import one_line
@@ -146,10 +147,11 @@ def _run(command: list[str], workspace: str) -> _Ended:
     # Before it is started: a signal in between would end us, and leave the tool behind.
     before = {number: signal.signal(number, handler) for number, handler in known.items()}
     try:
-        process = subprocess.Popen(command, cwd=workspace, env=config.environment())
-        for number in early:
-            process.send_signal(number)
-        code = process.wait()
+        with AgentMark():
+            process = subprocess.Popen(command, cwd=workspace, env=config.environment())
+            for number in early:
+                process.send_signal(number)
+            code = process.wait()
     except OSError as error:
         raise PerdureError(f"{command[0]} cannot be started: {error.strerror or error}") from None
     finally:

@@ -215,7 +215,7 @@ class Cortext(OwnProfile):
         """Whoever goes on says so, in one reply. Where that cannot be had, what was said last is shown."""
         conversation = shell.conversation
         before = await in_thread(recalling.last_exchange, conversation.session)
-        await conversation.be_opened(resuming.request(), resuming.UNSHOWN)
+        await conversation.be_opened(resuming.request(), resuming.UNSHOWN, may_fail=True)
         if await in_thread(_is_unanswered, conversation.session):
             recalling.show(before, shell.face)
 

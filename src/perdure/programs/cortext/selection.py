@@ -77,10 +77,13 @@ def chosen(among: Sequence[Row], workspace: Workspace, out: Output) -> Row | Non
     cannot be searched for, is asked again."""
     shown = among
     end = _show(shown, 0, out)
+    unused: list[str] = []
     while True:
         answer = out.answer(_QUESTION, in_conversation=True)
         if not answer:
+            out.name_unused(unused, is_end_of_input=answer is None)
             return None
+        unused.append(answer)
         if _NUMBER.fullmatch(answer):
             if row := of_number(answer, shown):
                 return row
