@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mappi
 from contextlib import aclosing, suppress
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, field
 
 from perdure.agent.aside import in_thread_of_its_own, settled
 from perdure.agent.draft import Draft
@@ -35,6 +35,7 @@ from perdure.agent.events import (
 )
 from perdure.agent.hooks import Hooks
 from perdure.agent.models import Finished, LanguageModel, Piece, Request
+from perdure.agent.supervisor import Supervisor, of_this_program
 from perdure.agent.switch import Stopped, Switch
 from perdure.agent.tools import AgentToolResult, BadArguments, Tool, ToolContext, checked, result_of
 from perdure.agent.tools.output import within_limits
@@ -58,6 +59,7 @@ class Bench(Struct, frozen=True):
     cwd: str
     environment: Mapping[str, str]
     hooks: Hooks = Hooks()
+    supervisor: Supervisor = field(default_factory=of_this_program)
 
 
 async def turn(
@@ -213,7 +215,7 @@ class _Running:
         self.progress: AgentToolResult | None = None
         self._told = told
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-        context = ToolContext(bench.cwd, call.id, bench.environment, self._update)
+        context = ToolContext(bench.cwd, call.id, bench.environment, self._update, bench.supervisor)
         self.task = asyncio.create_task(_run(call, bench, context), name=f"tool {call.name}")
         self.task.add_done_callback(lambda _: told.put_nowait(self))
 

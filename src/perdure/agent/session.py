@@ -36,6 +36,7 @@ from perdure.agent.models.connections import Connections
 from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.process_origin import AgentMark
 from perdure.agent.settings import Settings, pi_home
+from perdure.agent.supervisor import Supervisor
 from perdure.agent.tools import AgentToolResult, Tool
 from perdure.agent.trust import Trust
 from perdure.errors import PerdureError, UsageError
@@ -91,6 +92,7 @@ class AgentSession:
         self._tells_of_project = tells_of_project
         self._alongside = alongside
         self._models = ModelRegistry(self._settings, extensions=self._equipment.providers)
+        self._supervisor = Supervisor()
         self._connections = Connections(self._equipment.providers, notice=self._notice_once)
         self._chooser = ModelChooser(self._settings, self._models, self._connections, self.notices.append)
         self._agent: Agent | None = None
@@ -326,15 +328,19 @@ class AgentSession:
         return self.agent.memory.spent(self.model.context_window)
 
     async def close(self) -> None:
-        """End what is under way, keep what arrived, and let go of the session and of connections."""
+        """End what is under way, and what commands have left running; keep what arrived, and let go of the
+        session and of connections."""
         try:
             if self._agent is not None:
                 await self._agent.finish()
             await self._connections.aclose()
         finally:
-            await self._equipment.close()
-            if self._mark is not None:
-                self._mark.close()
+            try:
+                await self._equipment.close()
+            finally:
+                await in_thread(self._supervisor.close)
+                if self._mark is not None:
+                    self._mark.close()
         session, self._session, self._agent = self._session, None, None
         if session is not None:
             await in_thread(self._let_go, session)
@@ -386,7 +392,7 @@ class AgentSession:
         return partial(self._system, tools), self._bench(tools)
 
     def _bench(self, tools: Mapping[str, Tool]) -> Bench:
-        return Bench(tools, self._cwd, self._environment(), self._equipment.hooks)
+        return Bench(tools, self._cwd, self._environment(), self._equipment.hooks, self._supervisor)
 
     def _system(self, tools: Mapping[str, Tool]) -> str:
         return prompt.build(

@@ -44,7 +44,14 @@ async def run(
         await keep(record)
         return record
 
-    begin = partial(run_in_shell, command, cwd=bench.cwd, environment=bench.environment, watch=see)
+    begin = partial(
+        run_in_shell,
+        command,
+        cwd=bench.cwd,
+        environment=bench.environment,
+        watch=see,
+        supervisor=bench.supervisor,
+    )
     try:
         last = await switch.unless_stopped(begin)
     except Stopped:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from perdure.agent.models.registry_commands import Command
 from perdure.agent.models.registry_extensions import provided
 from perdure.agent.models.resolver import ModelResolver
 from perdure.agent.settings import Settings
+from perdure.agent.supervisor import Process
 from perdure.errors import ModelError
 from perdure.programs.pi import main
 
@@ -331,19 +331,19 @@ def test_what_it_leaves_behind_is_neither_waited_for_nor_ended(lab, tmp_path, mo
 
 def test_who_is_interrupted_leaves_nothing_running_and_may_ask_again(lab, canary, monkeypatch):
     registry, model = lab(f"echo run >> {canary}; echo {SECRET}")
-    waits = subprocess.Popen.wait
-    seen: list[subprocess.Popen[bytes]] = []
+    waits = Process.wait
+    seen: list[Process] = []
 
-    def interrupted(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+    def interrupted(process: Process, timeout: float | None = None) -> bool:
         if not seen:
             seen.append(process)
             raise KeyboardInterrupt
         return waits(process, timeout)
 
-    monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
+    monkeypatch.setattr(Process, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
         registry.key(model)
-    assert seen[0].returncode is not None
+    assert seen[0].exit_code is not None
     assert registry.key(model) == SECRET
 
 

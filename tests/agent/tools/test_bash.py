@@ -6,12 +6,14 @@ import gc
 import json
 import os
 import random
+import re
 import resource
 import signal
 import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,8 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from perdure.agent.tools import BadArguments, ToolContext, checked, processes
+from perdure.agent import supervisor, supervisor_process
+from perdure.agent.tools import BadArguments, ToolContext, bash, checked, processes
 from perdure.agent.tools.bash import BASH
 from tests.needs import needs_tool
 
@@ -81,8 +84,10 @@ def logs(tmp_path_factory, monkeypatch):
 @pytest.fixture(autouse=True)
 async def nothing_is_left_in_this_process():
     """No open file, no unfinished task, no dead child that nobody noticed."""
+    supervisor.of_this_program().begin()  # it ends with this process
     before, children = len(os.listdir("/dev/fd")), own_children()
     yield
+    await until(lambda: all(thread.name != "bash logs" for thread in threading.enumerate()))
     if len(os.listdir("/dev/fd")) != before:
         gc.collect()  # which names them
     assert len(os.listdir("/dev/fd")) == before
@@ -149,6 +154,7 @@ async def test_pi_07_a_working_directory_that_is_gone_is_named(tmp_path):
         {"command": 1},
         {"command": "x", "timeout": 0},
         {"command": "x", "timeout": -1},
+        {"command": "x", "timeout": 3600.1},
         {"command": "x", "timeout": []},
     ],
     ids=str,
@@ -157,6 +163,37 @@ async def test_pi_14_arguments_that_make_no_sense_are_refused(arguments):
     """By the definition that the model was shown."""
     with pytest.raises(BadArguments):
         checked(BASH, arguments)
+
+
+async def test_pi_07_a_command_without_a_timeout_has_the_default_one(monkeypatch, tag):
+    """And the result says what to do about it."""
+    monkeypatch.setattr(bash, "DEFAULT_TIMEOUT_S", 0.2)
+    result = await call(f"exec sleep {tag}")
+    assert result.is_error
+    assert result.text.startswith("(no output)\n\nCommand timed out after 0.2 s, the default. Set timeout, ")
+    assert not tagged(tag)
+
+
+async def test_pi_14_the_limits_of_the_timeout_are_in_the_description_and_in_the_error():
+    assert "120" in BASH.description
+    assert "3600" in BASH.description
+    timeout = BASH.spec.parameters["properties"]["timeout"]
+    assert timeout["maximum"] == 3600
+    assert {"120", "3600"} <= {*re.findall(r"\d+", timeout["description"])}
+    with pytest.raises(BadArguments, match="timeout is at most 3600 seconds"):
+        checked(BASH, {"command": "x", "timeout": 3601})
+    assert checked(BASH, {"command": "x", "timeout": 3600}).timeout == 3600
+
+
+async def test_pi_07_a_log_that_was_written_lets_old_ones_expire(logs):
+    """In a thread, when the call is over."""
+    old = logs / "perdure-bash-old" / "output.log"
+    old.parent.mkdir()
+    old.touch()
+    os.utime(old, (0, 0))
+    result = await call("seq 5000")
+    await until(lambda: not old.parent.exists())
+    assert os.path.exists(result.details["fullOutputPath"])
 
 
 async def test_pi_14_the_schema_asks_for_a_command_and_maybe_a_timeout():
@@ -282,12 +319,15 @@ async def test_pi_07_output_is_shown_while_it_comes_but_not_too_often():
 
 
 async def test_pi_07_a_child_in_the_background_does_not_hold_up_the_call_and_lives_on(tag):
-    """Though it has the pipe open; it was asked for."""
+    """Though it has the pipe open; it was asked for. The result names it, and says how long it lives."""
     started = time.monotonic()
     result = await call(f"sleep {tag} & echo done")
     assert time.monotonic() - started < 20
-    assert result.text == "done"
     (pid,) = tagged(tag)
+    assert result.text == (
+        f"done\n\n[Still running in the background: {pid} sleep. It ends with this conversation.]"
+    )
+    assert not result.is_error
     os.kill(pid, signal.SIGKILL)
     await until(lambda: not tagged(tag))
 
@@ -385,7 +425,7 @@ async def test_pi_07_cancels_at_any_moment_leave_nothing_and_harm_nobody(tag, se
 @pytest.mark.parametrize("kind", ["background", "nohup", "orphan", "stopped"])
 async def test_pi_07_nothing_is_left_in_the_session_of_a_call_where_there_is_no_proc(kind, tag, monkeypatch):
     """With what ps tells: all but those that left the session and their parents."""
-    monkeypatch.setattr(processes, "_HAS_PROC", False)
+    monkeypatch.setattr(supervisor_process, "HAS_PROC", False)
     running = asyncio.create_task(call(f"{LEFT_BEHIND[kind].format(tag=tag)}\nsleep {tag}"))
     await until(lambda: len(sleepers(tag)) == 2)
     running.cancel()

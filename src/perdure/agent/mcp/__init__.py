@@ -17,6 +17,7 @@ from perdure.agent.aside import in_thread, settled
 from perdure.agent.mcp.server import Server, ServerState
 from perdure.agent.mcp.tools import one_line, some, tool_name
 from perdure.agent.settings import McpServer
+from perdure.agent.supervisor import Supervisor
 from perdure.agent.tools import Tool
 
 __all__ = ["ServerState", "Servers", "tool_name"]
@@ -38,7 +39,11 @@ class Servers:
         place: what is in that folder would be run, as by `npx` and `python -m`."""
         environment = {**environment, "PWD": cwd}
         self._notice = notice
-        self._servers = [Server(name, each, cwd, environment, notice) for name, each in configured.items()]
+        self._supervisor = Supervisor()
+        self._servers = [
+            Server(name, each, cwd, environment, notice, self._supervisor)
+            for name, each in configured.items()
+        ]
         self._tools: list[Tool] | None = None
         self._has_begun = False
 
@@ -79,6 +84,7 @@ class Servers:
         tasks = [server.task for server in self._servers if server.task is not None]
         if tasks:
             await settled(asyncio.wait(tasks))
+        await in_thread(self._supervisor.close)
 
     async def _load(self) -> str:
         """Why the SDK cannot be used; empty if it can."""

@@ -12,13 +12,14 @@ import json
 import os
 import re
 import signal
-from asyncio.subprocess import PIPE, SubprocessStreamProtocol
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from perdure.agent.aside import settled
+from perdure.agent.aside import in_thread, settled
 from perdure.agent.models.history import sound
+from perdure.agent.supervisor import Process, Supervisor
 
 if TYPE_CHECKING:
     from anyio import Event
@@ -42,41 +43,89 @@ _AT_ITS_BEGINNING = re.compile(rb'\s*{\s*(?:"jsonrpc"\s*:\s*"2.0"\s*,\s*)?"id"\s
 _AT_ITS_END = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2.0"\s*)?}\s*$')
 
 
-class _Pipes(SubprocessStreamProtocol):
-    """asyncio's own, which also tells when the process ends while its pipes are still open."""
+class _Running:
+    """The process of a server, and its pipes. asyncio would start it as a child of this program, and what it
+    starts would live on if this program was killed."""
 
     stdin: asyncio.StreamWriter
     stdout: asyncio.StreamReader
     stderr: asyncio.StreamReader
+    process: Process
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(_CHUNK, loop)
+    def __init__(self) -> None:
         self.exited = asyncio.Event()
+        self._transports: list[asyncio.BaseTransport] = []
 
-    def process_exited(self) -> None:
-        self.exited.set()
-        super().process_exited()
+    async def start(
+        self, supervisor: Supervisor, command: Sequence[str], cwd: str, environment: Mapping[str, str]
+    ) -> None:
+        """OSError if it cannot be started."""
+        loop = asyncio.get_running_loop()
+
+        def tell() -> None:
+            with suppress(RuntimeError):  # the loop has been closed
+                loop.call_soon_threadsafe(self.exited.set)
+
+        if not supervisor.is_running:
+            await in_thread(supervisor.begin)
+        pipes = [os.pipe() for _ in range(3)]
+        theirs = {0: pipes[0][0], 1: pipes[1][1], 2: pipes[2][1]}
+        ours = [pipes[0][1], pipes[1][0], pipes[2][0]]
+        try:
+            self.process = supervisor.start(command, cwd=cwd, environment=environment, files=theirs)
+        except BaseException:
+            for each in ours:
+                os.close(each)
+            raise
+        finally:
+            for each in theirs.values():
+                os.close(each)
+        self.process.on_end(tell)
+        written, *read = (
+            open(each, mode, buffering=0) for each, mode in zip(ours, ("wb", "rb", "rb"), strict=True)
+        )
+        self.stdout, self.stderr = (asyncio.StreamReader(_CHUNK, loop) for _ in range(2))
+        for pipe, reader in zip(read, (self.stdout, self.stderr), strict=True):
+            transport, _ = await loop.connect_read_pipe(
+                partial(asyncio.StreamReaderProtocol, reader, loop=loop), pipe
+            )
+            self._transports.append(transport)
+        writing, protocol = await loop.connect_write_pipe(
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(loop=loop), loop=loop), written
+        )
+        self._transports.append(writing)
+        self.stdin = asyncio.StreamWriter(writing, protocol, None, loop)
+
+    def close(self) -> None:
+        for each in self._transports:
+            each.close()
 
 
 class Program:
     def __init__(
-        self, command: Sequence[str], cwd: str, environment: Mapping[str, str], *, over: asyncio.Event
+        self,
+        command: Sequence[str],
+        cwd: str,
+        environment: Mapping[str, str],
+        *,
+        over: asyncio.Event,
+        supervisor: Supervisor,
     ) -> None:
         """`over` is set when nothing more will come from it."""
+        self._supervisor = supervisor
         self._command = command
         self._cwd = cwd
         self._environment = environment
         self._tail = b""
         self.stray = ""
         """The first line on stdout that is no message."""
-        self._transport: asyncio.SubprocessTransport | None = None
-        self._pipes: _Pipes | None = None
+        self._running: _Running | None = None
         self._over = over
         self._is_made_to_end = False
 
     @property
     def how_it_ended(self) -> str:
-        code = self._transport.get_returncode() if self._transport is not None else None
+        code = self._running.process.exit_code if self._running is not None else None
         if code is None or self._is_made_to_end:
             return "it closed its output"
         return f"exit code {code}" if code >= 0 else f"signal {-code}"
@@ -95,20 +144,11 @@ class Program:
         import anyio
         from mcp.shared.message import SessionMessage
 
-        loop = asyncio.get_running_loop()
-        starting = loop.subprocess_exec(
-            lambda: _Pipes(loop),
-            *self._command,
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-            cwd=self._cwd,
-            env=dict(self._environment),
-            start_new_session=True,
-        )
-        # If this were cancelled, asyncio would end the program itself, and nothing of what it has started.
+        running = _Running()
+        # Who is cancelled meanwhile learns of it later: what was started is known then, and ended.
         with anyio.CancelScope(shield=True):
-            self._transport, self._pipes = await settled(starting)
+            await settled(running.start(self._supervisor, self._command, self._cwd, self._environment))
+        self._running = running
         heard, hearing = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         # Some of ours may wait for a server that does not read: that a call is cancelled must not.
         saying, said = anyio.create_memory_object_stream[SessionMessage](_WAITING)
@@ -143,9 +183,9 @@ class Program:
         import anyio
         from mcp.shared.message import SessionMessage
 
-        assert self._pipes is not None
+        assert self._running is not None
         lines, is_heard = Lines(LONGEST_MESSAGE), True
-        while data := await self._pipes.stdout.read(_CHUNK):
+        while data := await self._running.stdout.read(_CHUNK):
             for line in lines.feed(data):
                 message = message_of(line) if is_heard else None
                 if message is None and isinstance(line, bytes) and not self.stray:
@@ -158,20 +198,20 @@ class Program:
         self._stop_listening(heard)
 
     async def _write(self, said: MemoryObjectReceiveStream[SessionMessage], done: Event) -> None:
-        assert self._pipes is not None
+        assert self._running is not None
         try:
             async for message in said:
                 text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                self._pipes.stdin.write(f"{text}\n".encode())
-                await self._pipes.stdin.drain()
+                self._running.stdin.write(f"{text}\n".encode())
+                await self._running.stdin.drain()
         except OSError:
             pass  # it has ended, or closed its stdin: whoever waits for an answer learns of that by reading
         finally:
             done.set()
 
     async def _keep_tail(self, done: Event) -> None:
-        assert self._pipes is not None
-        while data := await self._pipes.stderr.read(_CHUNK):
+        assert self._running is not None
+        while data := await self._running.stderr.read(_CHUNK):
             self._tail = (self._tail + data)[-_TAIL:]
         done.set()
 
@@ -179,8 +219,8 @@ class Program:
         """Its own end counts, not that of its pipe, which a child in the background may hold for ever."""
         import anyio
 
-        assert self._pipes is not None
-        await self._pipes.exited.wait()
+        assert self._running is not None
+        await self._running.exited.wait()
         with anyio.move_on_after(_LAST_WORDS):
             await self._over.wait()
         self._stop_listening(heard)
@@ -192,16 +232,16 @@ class Program:
     # --- ending --------------------------------------------------------------------------------------
 
     async def _end(self) -> None:
-        assert self._pipes is not None
+        assert self._running is not None
         loop = asyncio.get_running_loop()
-        self._pipes.stdin.close()
+        self._running.stdin.close()
         for number, patience in _PATIENCE:
             if number:
-                self._is_made_to_end |= not self._pipes.exited.is_set()
+                self._is_made_to_end |= not self._running.exited.is_set()
                 self._signal(number)
             # Its children are waited for only when they were asked; those that are killed need nobody.
             is_asked = number == signal.SIGTERM
-            end = loop.time() + (patience if not self._pipes.exited.is_set() else _LAST_WORDS)
+            end = loop.time() + (patience if not self._running.exited.is_set() else _LAST_WORDS)
             while self._is_alive(with_children=is_asked) and loop.time() < end:
                 await asyncio.sleep(_PACE)
             if not self._is_alive():
@@ -211,22 +251,21 @@ class Program:
         """Whatever is left; also if the event loop lets nobody wait any more."""
         if self._is_alive():
             self._signal(_PATIENCE[-1][0])
-        if self._transport is not None:
-            with suppress(PermissionError):  # of a program that has become another user's
-                self._transport.close()
+        if self._running is not None:
+            self._running.close()
 
     def _is_alive(self, *, with_children: bool = True) -> bool:
-        assert self._pipes is not None
-        return not self._pipes.exited.is_set() or (with_children and self._signal(0))
+        assert self._running is not None
+        return not self._running.exited.is_set() or (with_children and self._signal(0))
 
     def _signal(self, number: int) -> bool:
         """To all in its group, which has its number. False if there is nobody."""
-        assert self._transport is not None
+        assert self._running is not None
         try:
             if os.name == "posix":
-                os.killpg(self._transport.get_pid(), number)
+                os.killpg(self._running.process.pid, number)
             elif number:
-                self._transport.kill()
+                os.kill(self._running.process.pid, number)
         except ProcessLookupError:
             return False
         except PermissionError:

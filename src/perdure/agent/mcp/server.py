@@ -18,6 +18,7 @@ from perdure.agent.mcp.reach import Local, Misconfigured, Remote, reached, shown
 from perdure.agent.mcp.tools import answer, is_cut_off, listed, made, one_line, some, words
 from perdure.agent.models.http_errors import masked
 from perdure.agent.settings import McpServer
+from perdure.agent.supervisor import Supervisor
 from perdure.agent.tools import AgentToolResult, Tool, ToolContext
 from perdure.session.entry import Text
 
@@ -55,7 +56,10 @@ class Server:
         cwd: str,
         environment: Mapping[str, str],
         notice: Callable[[str], None],
+        supervisor: Supervisor,
     ) -> None:
+        """`supervisor` starts it, if it is a program."""
+        self._supervisor = supervisor
         self._name = name
         self._configured = configured
         self._cwd = cwd
@@ -178,7 +182,7 @@ class Server:
             from perdure.agent.mcp.program import Program
 
             command, cwd, environment, _ = self._reached
-            self._program = Program(command, cwd, environment, over=self._over)
+            self._program = Program(command, cwd, environment, over=self._over, supervisor=self._supervisor)
             return self._program.connected()
         from perdure.agent.mcp.http import connected
 

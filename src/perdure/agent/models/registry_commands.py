@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from perdure.agent.supervisor import Supervisor
 from perdure.errors import ModelError
 
 if TYPE_CHECKING:
-    import subprocess
     from concurrent.futures import Future
 
 SECONDS = 30.0
@@ -24,7 +23,6 @@ SECONDS = 30.0
 _MOST_BYTES = 64 * 1024
 _CHUNK = 4096
 _DRAIN_SECONDS = 0.5  # what the command wrote comes at once; a daemon it started may hold the pipe for ever
-_GIVE_UP_SECONDS = 5.0  # for a process that hangs in the kernel
 _LONGEST_REASON = 200
 
 
@@ -111,70 +109,71 @@ class Commands:
 
 
 def _run(command: str, environment: Mapping[str, str], folder: str, running: _Running) -> _Outcome:
-    import subprocess
-
     stops = running.stops
+    supervisor = Supervisor()
+    shell = ["/bin/sh", "-c"] if os.name == "posix" else ["cmd.exe", "/c"]
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    (out, written), (err, complained) = os.pipe(), os.pipe()
     try:
         # It is the user's own command, so it sees all of the user's environment, and is put to their shell.
-        # It is the first of a session of its own: then all that it started can be ended with it, and it has
-        # no terminal. It would have to share ours with us, who are reading keys there by now, and 30 seconds
-        # are no time to look for a password. What asks in a window or through an agent (`op`, `security`,
-        # `pass` with GPG_TTY) works; what insists on the terminal fails at once and says so.
-        process = subprocess.Popen(
-            command,
-            shell=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            env=environment,
+        # It is the first of a session of its own, so it has no terminal. It would have to share ours with us,
+        # who are reading keys there by now, and 30 seconds are no time to look for a password. What asks in a
+        # window or through an agent (`op`, `security`, `pass` with GPG_TTY) works; what insists on the
+        # terminal fails at once and says so.
+        process = supervisor.start(
+            [*shell, command],
             cwd=folder,
-            start_new_session=os.name == "posix",
+            environment=environment,
+            files={0: nothing, 1: written, 2: complained},
         )
     except (OSError, ValueError) as error:
+        supervisor.close()
+        os.close(out)
+        os.close(err)
         return _Outcome(trouble=f"cannot be run: {getattr(error, 'strerror', None) or 'it is no text'}")
-    assert process.stdout is not None
-    assert process.stderr is not None
-    output, errors = _Reading(process.stdout), _Reading(process.stderr)
-    is_in_time = False
-    running.add(process, stops)
-    try:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(SECONDS)
-            is_in_time = True
     finally:
-        running.processes.remove(process)
-        if not is_in_time:
-            _end(process)
-    return _judged(process.returncode if is_in_time else None, output.read(), errors.read(), command)
+        for each in (nothing, written, complained):
+            os.close(each)
+    output, errors = _Reading(out), _Reading(err)
+    is_in_time = False
+    running.add(supervisor, stops)
+    try:
+        is_in_time = process.wait(SECONDS)
+    finally:
+        running.supervisors.remove(supervisor)
+        if is_in_time:
+            supervisor.release()  # an agent that it has started, such as gpg's, is the user's
+        else:
+            supervisor.close()
+    return _judged(process.exit_code if is_in_time else None, output.read(), errors.read(), command)
 
 
 class _Running:
-    """The processes of commands, so that they can be ended: also one that is just being started."""
+    """Who runs commands now, so that they can be ended: also one that is just being started."""
 
     def __init__(self) -> None:
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.supervisors: list[Supervisor] = []
         self.stops = 0
         """How often all were ended."""
 
-    def add(self, process: subprocess.Popen[bytes], stops: int) -> None:
-        self.processes.append(process)
+    def add(self, supervisor: Supervisor, stops: int) -> None:
+        self.supervisors.append(supervisor)
         if self.stops != stops:
-            _end(process)
+            supervisor.close()
 
     def stop(self) -> None:
         self.stops += 1
-        for process in [*self.processes]:
-            _end(process)
+        for supervisor in [*self.supervisors]:
+            supervisor.close()
 
 
 class _Reading:
     """What comes out of a pipe, bounded. When it is too much the pipe is closed, and who writes to it is
     ended by that."""
 
-    def __init__(self, pipe: IO[bytes]) -> None:
+    def __init__(self, pipe: int) -> None:
         self._kept = bytearray()
-        self._pipe = pipe
+        self._pipe = open(pipe, "rb", buffering=0)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -186,20 +185,6 @@ class _Reading:
         with self._pipe:
             while len(self._kept) <= _MOST_BYTES and (chunk := self._pipe.read(_CHUNK)):
                 self._kept += chunk
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """All of it, but for what has left its group on purpose."""
-    import signal
-    import subprocess
-
-    if os.name == "posix":
-        with suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
-    else:
-        process.kill()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_GIVE_UP_SECONDS)
 
 
 def _judged(code: int | None, output: bytes, errors: bytes, command: str) -> _Outcome:

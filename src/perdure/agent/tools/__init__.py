@@ -26,9 +26,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, field
 
 from perdure.agent.models import UNPARSED, ToolSpec
+from perdure.agent.supervisor import Supervisor, of_this_program
 from perdure.errors import PerdureError
 from perdure.session.entry import Image, Text
 from perdure.session.record import dumps
@@ -76,6 +77,8 @@ class ToolContext(Struct, frozen=True):
     """For processes it starts: the user's, without secrets."""
     update: Callable[[AgentToolResult], None] = lambda _: None
     """Shows what there is so far; it is not kept."""
+    supervisor: Supervisor = field(default_factory=of_this_program)
+    """Starts processes that end with the conversation, or with the program if there is none."""
 
     def path(self, text: str) -> str:
         """A path as a model writes one: relative to the working directory, `~` and a leading `@` allowed."""

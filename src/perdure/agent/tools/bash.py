@@ -20,24 +20,40 @@ from typing import Annotated, BinaryIO
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from perdure.agent.tools import AgentToolResult, Tool, ToolContext
+from perdure.agent.supervisor import Supervisor
+from perdure.agent.tools import AgentToolResult, Tool, ToolContext, bash_log
 from perdure.agent.tools.output import BYTES, LINES, Bounded, tail
 from perdure.agent.tools.processes import Ended, run
+from perdure.agent.tools.workspace import printable
 from perdure.errors import PerdureError
 
+DEFAULT_TIMEOUT_S = 120
+LONGEST_TIMEOUT_S = 3600
 _BETWEEN_UPDATES = 0.1
+_PROCESSES_NAMED = 5
 _MOST_LOGGED = 512 * 1024 * 1024  # the folder for temporary files is memory on many machines
 
 
 class Bash(Struct, frozen=True, forbid_unknown_fields=True):
     command: Annotated[str, Meta(description="Command line for bash")]
-    timeout: Annotated[float | UnsetType, Meta(description="Seconds after which the command is ended")] = (
-        UNSET
-    )
+    timeout: Annotated[
+        float | UnsetType,
+        Meta(
+            description=f"Seconds after which the command is ended. Default: {DEFAULT_TIMEOUT_S}; "
+            f"at most {LONGEST_TIMEOUT_S}",
+            extra_json_schema={"maximum": LONGEST_TIMEOUT_S},
+        ),
+    ] = UNSET
 
     def __post_init__(self) -> None:
-        if self.timeout is not UNSET and not self.timeout > 0:
+        if self.timeout is UNSET:
+            return
+        if not self.timeout > 0:
             raise ValueError("timeout must be more than 0 seconds")
+        if self.timeout > LONGEST_TIMEOUT_S:
+            raise ValueError(
+                f"timeout is at most {LONGEST_TIMEOUT_S} seconds; what takes longer is run in the background"
+            )
 
 
 class Ran(Struct, frozen=True):
@@ -54,7 +70,12 @@ class Ran(Struct, frozen=True):
 
     def result(self, complaint: str = "") -> AgentToolResult:
         """As a model reads it."""
-        parts = [self.shown.text.rstrip("\n") or "(no output)", self._remark(), complaint]
+        parts = [
+            self.shown.text.rstrip("\n") or "(no output)",
+            self._remark(),
+            self._left_running(),
+            complaint,
+        ]
         return AgentToolResult(
             "\n\n".join(filter(None, parts)),
             {"fullOutputPath": self.path} if self.path else UNSET,
@@ -71,6 +92,15 @@ class Ran(Struct, frozen=True):
             said = f"Lines {total - self.shown.shown_lines + 1} to {total} of {total}."
         return f"[{said} {self.rest}]"
 
+    def _left_running(self) -> str:
+        left = self.ended.background if self.ended is not None else ()
+        if not left:
+            return ""
+        named = ", ".join(f"{each.pid} {printable(each.name)}".rstrip() for each in left[:_PROCESSES_NAMED])
+        more = f" and {len(left) - _PROCESSES_NAMED:,} more" if len(left) > _PROCESSES_NAMED else ""
+        verb = "It ends" if len(left) == 1 else "They end"
+        return f"[Still running in the background: {named}{more}. {verb} with this conversation.]"
+
 
 async def run_in_shell(
     command: str,
@@ -79,6 +109,7 @@ async def run_in_shell(
     environment: Mapping[str, str],
     watch: Callable[[Ran], None],
     timeout: float | None = None,
+    supervisor: Supervisor,
 ) -> Ran:
     """Run a command line to its end, whoever wants it run. `watch` is shown what there is so far, and, if it
     is cancelled, all there was. PerdureError if it cannot be run at all."""
@@ -86,6 +117,7 @@ async def run_in_shell(
         raise PerdureError("Not run: the command contains a NUL character")
     if not os.path.isdir(cwd):
         raise PerdureError(f"Not run: the working directory does not exist: {cwd}")
+    bash_log.expire_once()
     output = _Output()
     live = _Live(lambda: watch(output.ran()))
 
@@ -100,6 +132,7 @@ async def run_in_shell(
             environment=environment,
             timeout=timeout,
             on_output=more,
+            supervisor=supervisor,
         )
         return output.ran(ended)
     except asyncio.CancelledError:
@@ -113,7 +146,7 @@ async def run_in_shell(
 
 
 async def bash(args: Bash, ctx: ToolContext) -> AgentToolResult:
-    timeout = None if args.timeout is UNSET else args.timeout
+    timeout = DEFAULT_TIMEOUT_S if args.timeout is UNSET else args.timeout
     try:
         ran = await run_in_shell(
             args.command,
@@ -121,17 +154,27 @@ async def bash(args: Bash, ctx: ToolContext) -> AgentToolResult:
             environment=ctx.environment,
             watch=lambda so_far: ctx.update(so_far.result()),
             timeout=timeout,
+            supervisor=ctx.supervisor,
         )
     except PerdureError as error:
         return AgentToolResult(error.message, is_error=True)
-    return ran.result(_complaint(ran, timeout))
+    complaint = _complaint(ran, timeout)
+    if args.timeout is UNSET and ran.ended is not None and ran.ended.reason == "timed out":
+        complaint += (
+            f", the default. Set timeout, up to {LONGEST_TIMEOUT_S}, or start it in the background: "
+            "command >file 2>&1 &"
+        )
+    return ran.result(complaint)
 
 
 BASH = Tool(
     "bash",
     "Run a command line in bash, in the working directory. Returns what it writes to stdout and stderr: the "
     f"last {LINES} lines or {BYTES // 1024} KB and, if there is more, the name of a file with all of it. "
-    "There is no terminal and no input. To leave a process in the background, redirect its output.",
+    f"There is no terminal and no input. The command is ended after `timeout` seconds: {DEFAULT_TIMEOUT_S} "
+    f"unless you say otherwise, at most {LONGEST_TIMEOUT_S}. To leave a process in the background, redirect "
+    "its output and end the line with `&`: it runs until the conversation ends, which with `pi -p` is when "
+    "the answer is given.",
     Bash,
     bash,
 )
@@ -146,7 +189,7 @@ def _shell(environment: Mapping[str, str]) -> str:
     return shutil.which("bash", path=path) or shutil.which("sh", path=path) or "sh"
 
 
-def _complaint(ran: Ran, timeout: float | None) -> str:
+def _complaint(ran: Ran, timeout: float) -> str:
     match ran.ended:
         case Ended(reason="timed out"):
             return f"Command timed out after {timeout:g} s"
@@ -226,18 +269,16 @@ class _Output:
         if self._file is not None:
             self._file.close()
             self._file = None
+            bash_log.expire_in_thread()
 
     def _begin_log(self) -> None:
         """While memory still has all of it."""
         try:
-            import tempfile  # few commands print so much
-
-            path = os.path.join(tempfile.mkdtemp(prefix="perdure-bash-"), "output.log")
-            self._file = open(path, "xb", buffering=0, opener=_private)
+            self._file = bash_log.create()
         except OSError as error:
             self._lost = error.strerror or str(error)
         else:
-            self._path = path
+            self._path = self._file.name
             self._log(bytes(self._end))
 
     def _log(self, data: bytes) -> None:
@@ -253,7 +294,3 @@ class _Output:
         except OSError as error:  # such as a full disk, which is no fault of the command
             self._lost = error.strerror or str(error)
         self._logged += len(data)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -23,22 +23,27 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 from uuid import uuid4
 
 from msgspec import Struct
 
+from perdure.agent import supervisor_process
 from perdure.agent.process_origin import MARK
+from perdure.agent.supervisor import Supervisor, of_this_program
+from perdure.agent.supervisor_process import GIVE_UP, GRACE, add_descendants, all_processes, name_of
 
-GRACE = 0.3
-"""Seconds between asking and forcing."""
-_GIVE_UP = 5.0  # a process that hangs in the kernel does not end, and cannot be waited for
+_TETHER = 97  # its number in a process: shells use those up to 10, and 255
 _QUIET = 0.1  # a child in the background may hold the pipe for ever; what the command wrote comes at once
 _LONGEST_DRAIN = 0.5
 _CHUNK = 64 * 1024
 _CAN_WATCH_PIPES = os.name == "posix"
-_HAS_PROC = os.path.exists("/proc/self/environ")
+
+
+class BackgroundProcess(NamedTuple):
+    pid: int
+    name: str
 
 
 class Ended(Struct, frozen=True):
@@ -47,6 +52,8 @@ class Ended(Struct, frozen=True):
     reason: Literal["exited", "killed", "timed out"]
     signal: str = ""
     """The name of what killed it."""
+    background: tuple[BackgroundProcess, ...] = ()
+    """What it has started and left running."""
 
 
 async def run(
@@ -56,13 +63,18 @@ async def run(
     environment: Mapping[str, str],
     on_output: Callable[[bytes], None],
     timeout: float | None = None,
+    supervisor: Supervisor | None = None,
 ) -> Ended:
     """Run a command to its end; `on_output` gets what it and its children write, in order, as it comes.
 
-    When the command has ended its children in the background may live on, but are not read from any more.
-    When it is cancelled or `timeout` seconds have passed, none of them is left. OSError if it cannot start.
+    When the command has ended its children in the background live on, but are not read from any more: until
+    `supervisor` is closed, or, without one, this program ends. When it is cancelled or `timeout` seconds have
+    passed, none of them is left. OSError if it cannot start.
     """
-    call = _Call(command, cwd, environment, on_output)
+    supervisor = supervisor or of_this_program()
+    if not supervisor.is_running:
+        await asyncio.to_thread(supervisor.begin)
+    call = _Call(command, cwd, environment, on_output, supervisor)
     watching = asyncio.ensure_future(call.watch(timeout))
     cancelled = False
     try:
@@ -90,42 +102,43 @@ class _Call:
         cwd: str,
         environment: Mapping[str, str],
         on_output: Callable[[bytes], None],
+        supervisor: Supervisor,
     ) -> None:
-        mark = uuid4().hex
+        mark = supervisor.mark + uuid4().hex[:16]
+        marks = ":".join(filter(None, [environment.get(MARK), mark]))
+        self.pipe, written = os.pipe()
         # Our end stays open until the call is over: as long as it is, no other pipe has its number.
         self.tether, given = os.pipe()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        files = {0: nothing, 1: written, 2: written}
+        if supervisor_process.HAS_PROC:
+            files[_TETHER] = given
         try:
-            self.process = subprocess.Popen(
+            self.process = supervisor.start(
                 command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                bufsize=0,
                 cwd=cwd,
-                env={**environment, MARK: ":".join(filter(None, [environment.get(MARK), mark]))},
-                start_new_session=True,
-                pass_fds=[given] if _HAS_PROC else [],
+                environment={**environment, MARK: marks},
+                files=files,
             )
         except BaseException:
+            os.close(self.pipe)
             os.close(self.tether)
             raise
         finally:
-            os.close(given)
-        assert self.process.stdout is not None
-        self.pipe = self.process.stdout
-        pipe, tether = _pipe(self.pipe.fileno()), _pipe(self.tether)
-        self.tree = _Tree(self.process.pid, mark, {given: tether, 1: pipe, 2: pipe})
+            for each in (written, given, nothing):
+                os.close(each)
+        pipe, tether = _pipe(self.pipe), _pipe(self.tether)
+        self.tree = _Tree(self.process.pid, mark, {_TETHER: tether, 1: pipe, 2: pipe})
         self.on_output = on_output
         self.failure: Exception | None = None
         self.last_output = 0.0
         self.is_over = False
         self.loop = asyncio.get_running_loop()
         self.exited, self.end_of_output, self.stopped = (self.loop.create_future() for _ in range(3))
-        self.waiter = threading.Thread(target=self._wait, daemon=True)
-        self.waiter.start()
+        self.process.on_end(lambda: self._tell(_settle, self.exited))
         if _CAN_WATCH_PIPES:
-            os.set_blocking(self.pipe.fileno(), False)
-            self.loop.add_reader(self.pipe.fileno(), self._readable)
+            os.set_blocking(self.pipe, False)
+            self.loop.add_reader(self.pipe, self._readable)
         else:
             threading.Thread(target=self._pump, daemon=True).start()
 
@@ -139,12 +152,17 @@ class _Call:
             await self._drain()
         if not in_time or self.stopped.done():
             await self.tree.end()
-            await asyncio.wait([self.exited], timeout=_GIVE_UP)
+            await asyncio.wait([self.exited], timeout=GIVE_UP)
             await asyncio.wait([self.end_of_output], timeout=_QUIET)
+        elif self.process.is_lost:
+            await self.tree.end()  # what its supervisor would have ended
+        background: list[BackgroundProcess] = []
+        if in_time and self.process.may_have_left_others:
+            background = await asyncio.to_thread(self.tree.named)
         self.is_over = True
         if self.failure is not None:
             raise self.failure
-        return _ended(self.process.returncode, in_time=in_time)
+        return _ended(self.process.exit_code, in_time=in_time, background=background)
 
     async def _drain(self) -> None:
         """Until nobody can write any more or nobody does."""
@@ -161,10 +179,10 @@ class _Call:
     def close(self) -> None:
         if not self.is_over:  # the loop is being shut down, and lets nobody wait
             self.tree.end_at_once()
-            self.waiter.join(_GIVE_UP)
+            self.process.wait(GIVE_UP)
         if _CAN_WATCH_PIPES:
-            self.loop.remove_reader(self.pipe.fileno())
-            self.pipe.close()
+            self.loop.remove_reader(self.pipe)
+            os.close(self.pipe)
         os.close(self.tether)
 
     def _received(self, data: bytes) -> None:
@@ -178,18 +196,14 @@ class _Call:
 
     def _readable(self) -> None:
         try:
-            data = os.read(self.pipe.fileno(), _CHUNK)
+            data = os.read(self.pipe, _CHUNK)
         except BlockingIOError:
             return
         if data:
             self._received(data)
         else:
-            self.loop.remove_reader(self.pipe.fileno())
+            self.loop.remove_reader(self.pipe)
             _settle(self.end_of_output)
-
-    def _wait(self) -> None:
-        self.process.wait()
-        self._tell(_settle, self.exited)
 
     def _pump(self) -> None:
         """In a thread, where a loop cannot wait for pipes. A chunk is read when the one before was taken."""
@@ -199,8 +213,8 @@ class _Call:
             self._received(data)
             taken.release()
 
-        with self.pipe:
-            while data := os.read(self.pipe.fileno(), _CHUNK):
+        with open(self.pipe, "rb", buffering=0) as pipe:
+            while data := pipe.read(_CHUNK):
                 if not self._tell(take, data):
                     return
                 taken.acquire()
@@ -220,12 +234,12 @@ def _settle(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _ended(code: int | None, *, in_time: bool) -> Ended:
+def _ended(code: int | None, *, in_time: bool, background: Iterable[BackgroundProcess]) -> Ended:
     if not in_time:
         return Ended(None, "timed out")
     if code is None or code < 0:
-        return Ended(None, "killed", _name_of_signal(-(code or -signal.SIGTERM)))
-    return Ended(code, "exited")
+        return Ended(None, "killed", _name_of_signal(-(code or -signal.SIGTERM)), (*background,))
+    return Ended(code, "exited", background=(*background,))
 
 
 def _name_of_signal(number: int) -> str:
@@ -233,15 +247,6 @@ def _name_of_signal(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-class _Process(Struct, frozen=True, gc=False):
-    pid: int
-    parent: int
-    group: int
-    session: int
-    started: str
-    """With the pid, this is one process and no other."""
 
 
 class _Tree:
@@ -263,7 +268,7 @@ class _Tree:
         force_at = time.monotonic() + GRACE
         misses = 0
         # One that forks between being listed and being looked at is seen in the second look.
-        while misses < 2 and time.monotonic() < force_at + _GIVE_UP:
+        while misses < 2 and time.monotonic() < force_at + GIVE_UP:
             living = self.living()
             misses = 0 if living else misses + 1
             if time.monotonic() >= force_at:
@@ -277,7 +282,7 @@ class _Tree:
         if os.name != "posix":
             _taskkill(self.root)
             return
-        give_up_at = time.monotonic() + _GIVE_UP
+        give_up_at = time.monotonic() + GIVE_UP
         misses = 0
         while misses < 2 and time.monotonic() < give_up_at:
             living = self.living()
@@ -286,18 +291,22 @@ class _Tree:
             time.sleep(0.005 if living else 0)
 
     def living(self) -> set[int]:
-        table = {each.pid: each for each in _all_processes()}
+        table = {each.pid: each for each in all_processes()}
         table.pop(os.getpid(), None)
         found = {
             each.pid
             for each in table.values()
             if self.seen.get(each.pid) == each.started
             or self.root in (each.pid, each.group, each.session)
-            or (_HAS_PROC and self._is_marked(each.pid))
+            or (supervisor_process.HAS_PROC and self._is_marked(each.pid))
         }
-        _add_descendants(found, table.values())
+        add_descendants(found, [*table.values()])
         self.seen |= {pid: table[pid].started for pid in found}
         return found - self.beyond_us
+
+    def named(self) -> list[BackgroundProcess]:
+        """Those that run now, by their pids and the names of their programs."""
+        return [BackgroundProcess(pid, name_of(pid)) for pid in sorted(self.living())]
 
     def _is_marked(self, pid: int) -> bool:
         with contextlib.suppress(OSError):  # it has ended, or is another user's
@@ -323,45 +332,6 @@ class _Tree:
 def _pipe(descriptor: int) -> str:
     """As /proc names it."""
     return f"pipe:[{os.fstat(descriptor).st_ino}]"
-
-
-def _add_descendants(found: set[int], processes: Iterable[_Process]) -> None:
-    children: dict[int, list[int]] = {}
-    for each in processes:
-        children.setdefault(each.parent, []).append(each.pid)
-    waiting = list(found)
-    while waiting:
-        new = [pid for pid in children.get(waiting.pop(), ()) if pid not in found]
-        found.update(new)
-        waiting += new
-
-
-def _all_processes() -> Iterator[_Process]:
-    """Without those that have ended and only wait to be noticed."""
-    return _from_proc() if _HAS_PROC else _from_ps()
-
-
-def _from_proc() -> Iterator[_Process]:
-    for name in os.listdir("/proc"):
-        if not name.isdecimal():
-            continue
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                # The second field is the program's name in brackets, and may have anything in it.
-                state, parent, group, session, *rest = file.read().rpartition(b")")[2].split()
-        except (OSError, ValueError):
-            continue
-        if state not in (b"Z", b"X"):
-            yield _Process(int(name), int(parent), int(group), int(session), rest[15].decode())
-
-
-def _from_ps() -> Iterator[_Process]:
-    command = ["ps", "-A", "-o", "pid=,ppid=,pgid=,state=,lstart="]
-    listed = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    for line in listed.stdout.decode("utf-8", "replace").splitlines():
-        pid, parent, group, state, started = line.split(None, 4)
-        if not state.startswith("Z"):
-            yield _Process(int(pid), int(parent), int(group), int(group), started)
 
 
 def _taskkill(pid: int) -> None:

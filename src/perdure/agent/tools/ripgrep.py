@@ -247,7 +247,12 @@ async def _run(
 
     try:
         ended = await processes.run(
-            command, cwd=directory, environment=ctx.environment, on_output=more, timeout=_PATIENCE
+            command,
+            cwd=directory,
+            environment=ctx.environment,
+            on_output=more,
+            timeout=_PATIENCE,
+            supervisor=ctx.supervisor,
         )
     except Enough:
         return True
