@@ -9,6 +9,7 @@
     ├── NotSaved            exit 1   the disk refused; nothing of this call counts as saved
     ├── Conflict            exit 1   the file is not as this process left it; nothing was written
     ├── Unreadable          exit 1   a file cannot be opened or is no session
+    ├── NotInstalled        exit 1   it takes a package that an extra of this one brings
     └── ModelError          exit 1   a model did not answer, or there is no such model
         ├── ModelUnavailable         it may answer if asked again: busy, unreachable, cut off
         └── ContextOverflow          it was sent more than it can read
@@ -108,6 +109,11 @@ class Unreadable(PerdureError):
     def __init__(self, path: str, cause: OSError | str) -> None:
         self.reason = _reason(cause)
         super().__init__(f"Cannot read {path}: {self.reason}", _remedy(cause))
+
+
+class NotInstalled(PerdureError):
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"The package {package} is not installed", f"pip install 'perdure[{extra}]'")
 
 
 class ModelError(PerdureError):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 
 from perdure.agent.aside import in_thread, settled
 from perdure.agent.mcp.server import Server, ServerState
@@ -19,10 +20,15 @@ from perdure.agent.mcp.tools import one_line, some, tool_name
 from perdure.agent.settings import McpServer
 from perdure.agent.supervisor import Supervisor
 from perdure.agent.tools import Tool
+from perdure.errors import NotInstalled
 
-__all__ = ["ServerState", "Servers", "tool_name"]
+__all__ = ["ServerState", "Servers", "check_installed", "tool_name"]
 
-_INSTALL = "pip install 'perdure[mcp]'"
+
+def check_installed() -> None:
+    """NotInstalled where the SDK is not; it is not imported, for that takes long."""
+    if find_spec("mcp") is None:
+        raise NotInstalled("mcp", extra="mcp")
 
 
 class Servers:
@@ -93,7 +99,8 @@ class Servers:
         except Exception as error:  # of a package of another version, of that name, or broken
             is_missing = isinstance(error, ModuleNotFoundError) and error.name in ("mcp", "mcp_types")
             cause = f"the package mcp cannot be used: {one_line(str(error) or type(error).__name__)}"
-            why = f"{'the package mcp is not installed' if is_missing else cause}; {_INSTALL}"
+            what = "the package mcp is not installed" if is_missing else cause
+            why = f"{what}; {NotInstalled('mcp', extra='mcp').hint}"
             self._notice(f"MCP servers are configured but {why}")
             return why
         return ""

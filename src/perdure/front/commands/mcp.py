@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from perdure import config
-from perdure.agent.mcp import Servers, ServerState
+from perdure.agent.mcp import Servers, ServerState, check_installed
 from perdure.agent.settings import FILE, McpServer, Settings, pi_home
 from perdure.errors import NotFound
 from perdure.front import trusting
@@ -30,6 +30,7 @@ _PACE = 0.2  # seconds between two looks at who is still starting
 
 
 def mcp(options: SimpleNamespace, out: Output) -> int:
+    check_installed()
     cwd = config.here()
     settings = Settings.load(project=trusting.project(cwd, out, may_ask=True))
     configured = _wanted(settings.mcp_servers, options.name)
