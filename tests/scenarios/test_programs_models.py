@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from perdure.front.slash import COMMANDS
+from perdure.registry import load
 from perdure.session.session import Session
 from perdure.session.stores import open_store
 from tests.agent.models.wire_server import wire_server
@@ -143,6 +145,15 @@ def test_g_9_what_is_begun_from_an_offline_that_nobody_chose_has_not_chosen_it_e
     pi.run("-c", stdin="/model offline\none\n/new\ntwo\n")
     chosen = [Session.view(store, ref).chosen().is_model_chosen for ref in store.list()]
     assert sorted(chosen) == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["soleur.talk:COMMANDS", "sibyl.talk:COMMANDS", "aur.talk:COMMANDS", "cortext.profile:_OWN"],
+)
+def test_g_9_model_is_one_command_in_all_programs(where):
+    """With one function, one line of help, and one way to complete it."""
+    assert load(f"perdure.programs.{where}")["model"] is COMMANDS["model"]
 
 
 def test_sib_19_a_model_that_is_named_lasts_for_the_run_and_is_not_kept(sibyl, wire_server):
