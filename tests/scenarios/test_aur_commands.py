@@ -60,7 +60,7 @@ def test_aur_help_is_the_same_however_it_is_asked_for(aur):
         "--status",
     ):
         assert option in alone.out
-    for option in ("--json", "--delete-session", "--yes", "--clean-sessions", "--recover"):
+    for option in ("--json", "--limit", "--delete-session", "--yes", "--clean-sessions", "--recover"):
         assert option in alone.out
     assert aur.within("--version") == (0, f"aur {__version__}\n", "")
 
@@ -81,6 +81,8 @@ def test_aur_help_is_the_same_however_it_is_asked_for(aur):
             ["spawn", "--session", "a", "--resume", "b"],
             "--session names a new session and --resume an old one",
         ),
+        (["spawn", "--limit", "3"], "--limit is an option of --list-sessions"),
+        (["spawn", "--list-sessions", "--limit", "x"], "'x' is not a whole number"),
         (["spawn", "--json"], "--json is an option of --list-sessions"),
         (["spawn", "--yes"], "--yes is an option of --delete-session"),
         (["spawn", "--list-sessions", "--status", "done"], "none of active, completed, interrupted"),
@@ -146,16 +148,62 @@ def test_aur_04_all_sessions_are_in_a_table_the_last_active_first_and_counted(au
     done = aur.within("spawn", "--list-sessions")
     assert (done.code, done.err) == (0, "")
     heads, *rows = listed(done.out)
-    assert heads == ["session_id", "agent", "turn_count", "created_at", "status"]
-    assert [(row[0], row[1], row[2], row[-1]) for row in rows] == [
-        ("session-abc", "qa-test", "1", "completed"),
-        ("session-bbb", "architect", "1", "interrupted"),
-        ("session-aaa", "qa-test", "2", "completed"),
+    assert heads == ["session_id", "agent", "turn_count", "created_at", "status", "title"]
+    assert [(*row[:3], *row[5:]) for row in rows] == [
+        ("session-abc", "qa-test", "1", "completed", "said"),
+        ("session-bbb", "architect", "1", "interrupted", "said"),
+        ("session-aaa", "qa-test", "2", "completed", "said"),
     ]
     assert rows[2][3:5] == OLD.astimezone().strftime("%Y-%m-%d %H:%M").split()
     assert done.out.endswith("\n\n3 sessions\n")
     lines = done.out.splitlines()
     assert len({line.index(row[1]) for line, row in zip(lines[1:4], rows, strict=True)}) == 1
+
+
+def test_aur_04_opening_counts_as_activity(aur, three):
+    """Also where nothing is said then; every process sees it, and what was said is as old as it was."""
+    assert aur.within("spawn", "--resume", "session-aaa", stdin="").code == 0
+    _, *rows = listed(aur.within("spawn", "--list-sessions").out)
+    assert [row[0] for row in rows] == ["session-aaa", "session-abc", "session-bbb"]
+    assert rows[0][2:5] == ["2", *OLD.astimezone().strftime("%Y-%m-%d %H:%M").split()]
+    (first, *_) = json.loads(aur.within("spawn", "--list-sessions", "--json").out)
+    assert first["last_active"] >= ids.stamp(NOW)
+    assert (
+        aur.within("spawn", "--clean-sessions", "30").out
+        == "Deleted 0 sessions: none is older than 30 days.\n"
+    )
+
+
+def test_aur_04_limit_shows_the_newest_and_counts_the_rest(aur, three):
+    """Through a pipe all are shown without one; 0 is all; the number at the end is of all that match."""
+    done = aur.within("spawn", "--list-sessions", "--limit", "2")
+    assert [row[0] for row in listed(done.out)[1:]] == ["session-abc", "session-bbb"]
+    assert done.out.endswith("\n\n1 more; --limit 0 lists all of them.\n3 sessions\n")
+    some = aur.within("spawn", "--list-sessions", "--limit", "1", "--agent", "qa-test").out
+    assert some.endswith("\n\n1 more; --limit 0 lists all of them.\n2 sessions of qa-test\n")
+    assert aur.within("spawn", "--list-sessions", "--limit", "0") == aur.within("spawn", "--list-sessions")
+    as_json = aur.within("spawn", "--list-sessions", "--json", "--limit", "2").out
+    assert [each["session_id"] for each in json.loads(as_json)] == ["session-abc", "session-bbb"]
+
+
+@pytest.mark.process
+def test_aur_04_a_terminal_shows_fifty_rows_that_fit(aur, sessions):
+    """With the beginning of an id that is enough to name it, and of the title what there is room for; JSON is
+    for programs, and has all."""
+    for number in range(52):
+        sessions.write(f"session-{number:02}aaaaaaaaaa", NOW, turn(NOW, "a long title " * 5), agent="default")
+    with aur.terminal("spawn", "--list-sessions", columns=80) as terminal:
+        assert terminal.wait() == 0
+        shown = terminal.scrollback
+    rows = [line for line in shown if line.startswith("session-")]
+    assert len(rows) == 50
+    assert rows[0].split()[0] == "session-51aaaa"
+    assert "a long" in rows[0]
+    assert [line for line in shown if line][-2:] == ["2 more; --limit 0 lists all of them.", "52 sessions"]
+    assert max(map(len, shown)) <= 80
+    with aur.terminal("spawn", "--list-sessions", "--json") as terminal:
+        assert terminal.wait() == 0
+        assert sum('"session_id"' in line for line in terminal.scrollback) == 52
 
 
 def test_aur_04_a_list_of_nothing_says_so(aur):

@@ -15,7 +15,8 @@ from perdure.session.stores import open_store
 from perdure.testing import assistant_entry, user_entry
 from tests.agent.models.wire_server import HANG, events, refuse, wire_server
 from tests.front.one_prompt import HALF_A_LINE, called, said
-from tests.programs.started import Program, aur, prompts_of, system_of
+from tests.moments import next_moment
+from tests.programs.started import Done, Program, aur, prompts_of, system_of
 
 __all__ = ["aur", "wire_server"]
 
@@ -118,11 +119,50 @@ def test_aur_03_a_resumed_session_has_its_turns_its_agent_and_its_context(aur, w
     assert done.code == 0
     assert done.out.splitlines()[:3] == ["Aurora Spawn Interactive Mode", "Agent: qa-test", f"Session: {id}"]
     assert "> one\nthe first\n" in done.out
-    assert f"Resumed session {id}: 2 turns, with custom/test\n" in done.out
-    assert done.err == "This session was completed; it is active again.\n"
+    assert f"Resumed session {id}: 2 turns, last used just now, with custom/test\n" in done.out
+    assert done.err == "", "a resume that is in order warns of nothing"
     assert prompts_of(wire_server) == [("user", "one"), ("assistant", "the first"), ("user", "two")]
     assert "You are a tester." in system_of(wire_server)
     assert statuses(aur.files[0]) == ["active", "completed", "active", "completed"]
+
+
+def test_aur_03_resume_without_an_id_takes_the_newest_of_this_directory_or_else_of_all(
+    aur, tmp_path, wire_server
+):
+    """And says which. What was opened last is the newest; one in which nothing was said is none."""
+    aur.answers(wire_server, *"abcdefg")
+
+    def within(folder: Path, *words: str, stdin: str = "") -> Done:
+        aur.project = folder
+        return aur.within(*words, stdin=stdin)
+
+    here, there, elsewhere = (tmp_path / name for name in ("here", "there", "elsewhere"))
+    for folder in (here, there, elsewhere):
+        folder.mkdir()
+    ids = []
+    for folder in (here, here, there):
+        ids.append(id_in(within(folder, "spawn", stdin="one\n").out))
+        next_moment()
+    with Session.create(open_store("aurora", cwd=str(here))):
+        pass  # killed before anything was said
+    newest = within(here, "spawn", "--resume")
+    assert f"Resumed session {ids[1]}, the newest of this directory: 2 turns" in newest.out
+    next_moment()
+    assert within(here, "spawn", "--resume", ids[0]).code == 0
+    again = within(here, "spawn", "--resume", "-m", "custom/test")
+    assert f"Resumed session {ids[0]}, the newest of this directory: 2 turns" in again.out
+    next_moment()
+    assert within(there, "spawn", "--resume", ids[2]).code == 0
+    any = within(elsewhere, "spawn", "--resume")
+    assert (any.code, any.err) == (0, "")
+    assert f"Resumed session {ids[2]}, the newest of all: 2 turns" in any.out
+
+
+def test_aur_03_resume_without_an_id_where_there_is_no_session_says_what_begins_one(aur):
+    done = aur.within("spawn", "--resume", stdin="hello\n")
+    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+    assert "`aur spawn` begins one" in done.err
+    assert aur.files == []
 
 
 def test_aur_03_g_4_an_id_that_is_unknown_or_means_several_is_told_with_what_there_is(aur):
@@ -365,16 +405,60 @@ def test_aur_15_the_names_of_agents_are_completed_in_a_shell(aur, monkeypatch):
 
 
 def test_aur_15_g_5_an_agent_that_is_not_there_or_cannot_be_read_begins_nothing(aur, wire_server):
-    """It is told which there are, or what is wrong with its file; nothing is made."""
+    """It is told which there are and where one is made, or what is wrong with its file; nothing is made."""
     aur.answers(wire_server, "ok")
     done = aur.within("spawn", "--agent", "nope", stdin="hello\n")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "aur: There is no agent 'nope'; there is default\n"
+    assert done.err.startswith("aur: There is no agent 'nope'; there is default; ")
+    assert done.err.endswith(" ~/.aurora/agents/nope.md\n")
+    done = aur.within("spawn", "--agent", "QA Test", stdin="hello\n")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "no spaces" in done.err, "such a file would not be taken"
     agent_file(aur.home / ".aurora", "odd", '---\ndescription: "never closed\n---\ntext')
     done = aur.within("spawn", "--agent", "odd", stdin="hello\n")
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith("aur: The agent 'odd' cannot be read: ~/.aurora/agents/odd.md: line 2")
     assert aur.files == []
+
+
+def test_aur_03_agents_of_a_project_are_found_from_a_folder_inside_it(aur, wire_server, tmp_path):
+    """The nearest counts; up to the root of the repository, and never above it."""
+    aur.answers(wire_server, "ok")
+    top = tmp_path / "top"
+    repository, sub, deep = top / "repository", top / "repository/sub", top / "repository/sub/deep"
+    deep.mkdir(parents=True)
+    for folder, name in (
+        (top, "outside"),
+        (repository, "architect"),
+        (repository, "tester"),
+        (sub, "tester"),
+    ):
+        agent_file(folder / ".aurora", name, f"You are of {folder.name}.")
+    aur.project = deep
+    alone = aur.within("spawn", stdin="/agent\n").out
+    assert "architect" not in alone, "outside of a repository nothing above is looked at"
+    (repository / ".git").mkdir()
+    done = aur.within("spawn", "--agent", "tester", stdin="/agent\none\n/agent architect\ntwo\n")
+    assert "\n  architect\n  default    built in\n* tester\n" in done.out
+    assert "You are of sub." in system_of(wire_server, 0)
+    assert "You are of repository." in system_of(wire_server, 1)
+    assert aur.within("spawn", "--agent", "outside", stdin="").code == 2
+
+
+def test_aur_15_a_file_that_cannot_be_an_agent_is_named_once_with_the_rule(aur, wire_server):
+    """The user's own, or a project's; not what is hidden, or no Markdown."""
+    aur.answers(wire_server, "ok")
+    for name in ("qa-test", ".hidden file"):
+        agent_file(aur.home / ".aurora", name, "text")
+    (aur.home / ".aurora" / "agents" / "some notes.txt").write_text("text")
+    assert aur.within("spawn", stdin="one\n").err == ""
+    agent_file(aur.project / ".aurora", "QA Test", "text")
+    done = aur.within("spawn", stdin="one\n/agent qa-test\ntwo\n")
+    assert done.err.count("QA Test.md is no agent") == 1
+    assert "no spaces" in done.err
+    agent_file(aur.home / ".aurora", "my own", "text")
+    both = aur.within("spawn", stdin="one\n").err
+    assert "~/.aurora/agents/my own.md (and 1 more) is no agent" in both
 
 
 def test_aur_15_history_stats_and_clear(aur, wire_server):

@@ -57,13 +57,14 @@ def test_aur_03_aur_15_a_talk_at_80_columns(aur, wire_server):
         f"Resume: aur spawn --resume {id}",
     ]
     with aur.terminal("spawn", "--resume", id) as terminal:
-        terminal.until("This session was completed; it is active again.")
+        terminal.until("Resumed session")
         terminal.until("qa-test> ")
         terminal.keys("c-d")
         assert terminal.wait() == 0
         shown = [line for line in terminal.scrollback if line]
     assert shown[:3] == ["Aurora Spawn Interactive Mode", "Agent: qa-test", f"Session: {id}"]
-    assert f"Resumed session {id}: 2 turns, with custom/test" in shown
+    assert f"Resumed session {id}: 2 turns, last used just now, with" in " ".join(shown)
+    assert not any("completed" in line for line in shown)
 
 
 @pytest.mark.parametrize(("keys", "code"), [("c-c", 130), ("r", 0)])

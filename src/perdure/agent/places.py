@@ -67,11 +67,13 @@ def _skills_above(project: str) -> list[str]:
     """Skills for all agents, up to the repository's root, of folders that are trusted themselves: who trusts
     a folder has said nothing about those above it."""
     trust = Trust()
-    there = [folder for folder in _above(project) if os.path.isdir(os.path.join(folder, FOR_ALL_AGENTS))]
+    there = [
+        folder for folder in folders_above(project) if os.path.isdir(os.path.join(folder, FOR_ALL_AGENTS))
+    ]
     return [os.path.join(folder, FOR_ALL_AGENTS) for folder in there if trust.is_trusted(folder)]
 
 
-def _above(project: str) -> list[str]:
+def folders_above(project: str) -> list[str]:
     """The folders of its repository that it lies in, the nearest first; none outside of a repository."""
     folder = os.path.realpath(project)
     found: list[str] = []

@@ -122,7 +122,7 @@ def _read_quickly(command: Command, words: Sequence[str]) -> tuple[dict[str, Any
             values[argument.attribute] = True
             continue
         if argument.kind == "perhaps" and not is_joined:
-            values[argument.attribute] = ""
+            values[argument.attribute] = argument.left_out
             following = next(rest, None)
             if following is None:
                 break
@@ -189,7 +189,9 @@ def _add_options(parser: ArgumentParser, command: Command) -> None:
                 *argument.spellings, action="store_true", default=argparse.SUPPRESS, help=argument.help
             )
         else:
-            perhaps: dict[str, Any] = {"nargs": "?", "const": ""} if argument.kind == "perhaps" else {}
+            perhaps: dict[str, Any] = {}
+            if argument.kind == "perhaps":
+                perhaps = {"nargs": "?", "const": argument.left_out}
             parser.add_argument(
                 *argument.spellings,
                 default=argparse.SUPPRESS,

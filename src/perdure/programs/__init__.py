@@ -124,7 +124,7 @@ def _refuse_nameless(command: "Command", options: "Mapping[str, Any]", listing: 
     for argument in command.arguments:
         if argument.completes == "deleted" or argument.completes.partition(":")[0] == "id":
             given = options[argument.attribute]
-            if given is None or argument.kind == "perhaps":
+            if given is None or (argument.kind == "perhaps" and given == argument.left_out):
                 continue
             if not all(name.strip() for name in (given if argument.many else [given])):
                 from perdure.errors import UsageError

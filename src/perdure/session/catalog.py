@@ -89,7 +89,7 @@ class Row(
     summary: str
     created: int
     active: int
-    """When somebody last said something; before that, when it was made."""
+    """When somebody last said something, or opened it where that counts; before that, when it was made."""
     recorded: str
     """The status it has by its own record; empty where its layout records none."""
     waits: bool

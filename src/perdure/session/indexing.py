@@ -34,7 +34,7 @@ from perdure.session.entry import (
     text_of,
 )
 from perdure.session.ids import milliseconds
-from perdure.session.layouts import Home
+from perdure.session.layouts import LAYOUTS, Home
 from perdure.session.query import searchable
 from perdure.session.record import REFUSED, dumps
 from perdure.session.stores import Cursor, Found, Header, Page, open_store
@@ -273,6 +273,8 @@ class Indexing:
         summary = learnt.summary
         mtime = status.st_mtime_ns // 10**6 if status else 0
         created = milliseconds(summary.created) or min(max(0, mtime), LATEST)
+        is_used_by_opening = LAYOUTS[home.program].is_used_by_opening
+        opened = milliseconds(summary.opened) if is_used_by_opening else 0
         columns |= {
             "program": home.program,
             "home": home.path,
@@ -286,7 +288,7 @@ class Indexing:
             "kind": summary.kind,
             "summary": summary.summary,
             "created": created,
-            "active": milliseconds(summary.active) or created,
+            "active": max(milliseconds(summary.active) or created, opened),
             "waits": summary.waits,
             "recorded": summary.status,
             "cwd": summary.cwd,

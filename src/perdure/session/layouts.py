@@ -20,8 +20,8 @@ class Layout(
     namedtuple(
         "Layout",
         "home_variable default_home sessions store listing project shortest"
-        " id_of drops marker when_dead at_rest named",
-        defaults=("", frozenset(), "", "", "", False),
+        " id_of drops marker when_dead at_rest named is_used_by_opening",
+        defaults=("", frozenset(), "", "", "", False, False),
     )
 ):
     __slots__ = ()
@@ -50,6 +50,8 @@ class Layout(
     """And what one is that has been answered and that nobody is in."""
     named: bool
     """Whether its document has a name for a session."""
+    is_used_by_opening: bool
+    """Whether opening a session counts as activity, as saying something in it does."""
 
 
 class Home(namedtuple("Home", "program path")):
@@ -87,6 +89,7 @@ LAYOUTS = {
         len("session-") + 6,
         when_dead="interrupted",
         at_rest="completed",
+        is_used_by_opening=True,
     ),
     "soleur": Layout(
         "SOLEUR_HOME",

@@ -34,6 +34,8 @@ class Summary(NamedTuple):
     created: str
     active: str
     """When somebody last said something; before that, when it was made."""
+    opened: str
+    """When it last became active, where the layout records that."""
     waits: bool
     """Whether the last word is a prompt, a tool's answer or a call: a turn that did not end."""
     status: str
@@ -53,6 +55,7 @@ class Tally(Struct, omit_defaults=True):
     prompt: str = ""
     said: str = ""
     said_at: str = ""
+    opened_at: str = ""
     messages: int = 0
     turns: int = 0
     waits: bool = False
@@ -85,17 +88,18 @@ class Tally(Struct, omit_defaults=True):
                 self.name = one_line(body.name) if isinstance(body.name, str) else ""
                 self.named_at = self.entries
             elif entry.type == "custom" and isinstance(custom := entry.body, Custom):
-                self._take(custom)
+                self._take(custom, entry.timestamp)
         if last is not None:
             self.waits = _waits(last)
         texts = (one_line(entry.text) for entry in reversed(said))
         self.said = next(filter(None, texts), self.said)
 
-    def _take(self, said: Custom) -> None:
+    def _take(self, said: Custom, timestamp: str) -> None:
         """What a program says of a session, whichever program that is."""
         match said:
             case Custom(custom_type="perdure.status", data={"status": str(status)}) if status:
                 self.status, self.status_at = status, self.entries
+                self.opened_at = timestamp if status == "active" else self.opened_at
             case Custom(custom_type="perdure.summary"):
                 self.summed_up_at = self.entries
             case Custom(custom_type="perdure.agent", data={"agent": str(agent)}):
@@ -118,6 +122,7 @@ class Tally(Struct, omit_defaults=True):
             "" if 0 < self.summed_up_at < self.said_last else fact("context_summary"),
             header.timestamp,
             self.said_at or header.timestamp,
+            self.opened_at,
             self.waits,
             (self.status if self.status_at > header.covers else "") or fact("status"),
             header.cwd,

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Argument(
     namedtuple(
         "Argument",
-        "name help kind default choices metavar many optional completes",
-        defaults=("text", "", (), "", False, False, ""),
+        "name help kind default choices metavar many optional completes left_out",
+        defaults=("text", "", (), "", False, False, "", ""),
     )
 ):
     __slots__ = ()
@@ -33,7 +33,7 @@ class Argument(
     """`--limit`, `-o/--output`, or, for what stands alone, `id`."""
     help: str
     kind: str
-    """`flag`, `text` or `number`; `perhaps`, for an option whose text may be left out and is then empty."""
+    """`flag`, `text` or `number`; `perhaps`, for an option whose text may be left out."""
     default: Any
     choices: tuple[str, ...]
     """All it may be, if that is known."""
@@ -46,6 +46,8 @@ class Argument(
     completes: str
     """What a shell offers for it: `id`, `id:soleur` (of one program), `deleted`, `file`, `model`, `server`,
     `names:module:attr` (of what that function tells); empty for nothing, or its choices."""
+    left_out: Any
+    """For `perhaps`: its value where the text is left out."""
 
     @property
     def attribute(self) -> str:

@@ -1,9 +1,9 @@
 """Who can be talked with: Markdown prompts, by the names of their files.
 
-They lie in `agents` of the user's home, and in `.aurora/agents` of the directory that is worked in. Of a
-project they are prompt text and nothing else, so they are read whether it is trusted or not. But none takes
-the place of the user's own, or of `default`, which is always there, and none is a link that leads out of the
-project.
+They lie in `agents` of the user's home, and in `.aurora/agents` of the directory that is worked in and of
+those above it, up to the root of its git repository and never further; the nearest counts. Of a project they
+are prompt text and nothing else, so they are read whether it is trusted or not. But none takes the place of
+the user's own, or of `default`, which is always there, and none is a link that leads out of its project.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from perdure import config
 from perdure.agent import frontmatter
+from perdure.agent.places import folders_above
 from perdure.errors import PerdureError, UsageError
 from perdure.front.command_line import did_you_mean, quoted
 from perdure.session import layouts
@@ -23,6 +24,7 @@ _FOLDER = "agents"
 _ENDING = ".md"
 _MOST = 64 * 1024
 _MOST_TOLD = 100
+_RULE = "an agent's file is called NAME.md, and its name has no spaces"
 
 
 class Agent(NamedTuple):
@@ -35,15 +37,24 @@ class Agent(NamedTuple):
 
 def known(cwd: str) -> dict[str, str]:
     """Their files by their names; empty for what is built in."""
-    own = os.path.join(layouts.home_of("aurora"), _FOLDER)
-    theirs = os.path.join(cwd, ".aurora", _FOLDER)
-    found = {DEFAULT: "", **dict(_files_in(own))}
-    if os.path.realpath(theirs) != os.path.realpath(own):
-        inside = os.path.join(os.path.realpath(cwd), "")
-        for name, path in _files_in(theirs):
-            if os.path.realpath(path).startswith(inside):
+    own = _own_folder()
+    found = {DEFAULT: "", **{name: path for name, path in _files_in(own) if _is_name(name)}}
+    for folder in _project_folders(cwd):
+        inside = os.path.join(os.path.realpath(folder), "")
+        for name, path in _files_in(_agents_of(folder)):
+            if _is_name(name) and os.path.realpath(path).startswith(inside):
                 found.setdefault(name, path)
     return dict(sorted(found.items()))
+
+
+def notice_of_ignored(cwd: str) -> str:
+    """Which files lie where agents do and are none, because of their names; empty if there is none."""
+    folders = [_own_folder(), *map(_agents_of, _project_folders(cwd))]
+    ignored = [path for folder in folders for name, path in _files_in(folder) if not _is_name(name)]
+    if not ignored:
+        return ""
+    more = f" (and {len(ignored) - 1} more)" if len(ignored) > 1 else ""
+    return f"{frontmatter.named(ignored[0])}{more} is no agent: {_RULE}"
 
 
 def here() -> list[str]:
@@ -55,7 +66,11 @@ def find(name: str, cwd: str) -> Agent:
     there = known(cwd)
     if name not in there:
         listed = f"there {'are' if there.keys() - {DEFAULT} else 'is'} {', '.join(there)}"
-        raise UsageError(f"There is no agent {quoted(name)}{did_you_mean(name, there)}", listed)
+        file = frontmatter.named(os.path.join(_own_folder(), f"{name}{_ENDING}"))
+        remedy = f"to make it, write its prompt to {file}" if _is_name(name) else _RULE
+        raise UsageError(
+            f"There is no agent {quoted(name)}{did_you_mean(name, there)}", f"{listed}; {remedy}"
+        )
     path = there[name]
     if not path:
         return Agent(name, "", "built in")
@@ -71,7 +86,23 @@ def find(name: str, cwd: str) -> Agent:
     return Agent(name, markdown.body + cut, about)
 
 
+def _own_folder() -> str:
+    return os.path.join(layouts.home_of("aurora"), _FOLDER)
+
+
+def _agents_of(folder: str) -> str:
+    return os.path.join(folder, ".aurora", _FOLDER)
+
+
+def _project_folders(cwd: str) -> list[str]:
+    """The directory and those above it up to the root of its repository, if they have agents of their own."""
+    own = os.path.realpath(_own_folder())
+    folders = [cwd, *folders_above(cwd)]
+    return [folder for folder in folders if os.path.realpath(_agents_of(folder)) != own]
+
+
 def _files_in(folder: str) -> Iterator[tuple[str, str]]:
+    """Markdown files, by their names without the ending; no hidden ones."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:
@@ -79,5 +110,10 @@ def _files_in(folder: str) -> Iterator[tuple[str, str]]:
     for file in names:
         name = file.removesuffix(_ENDING)
         path = os.path.join(folder, file)
-        if name != file and frontmatter.can_be_typed(name) and name[0] != "." and os.path.isfile(path):
+        if name != file and not name.startswith(".") and os.path.isfile(path):
             yield name, path
+
+
+def _is_name(name: str) -> bool:
+    """Whether an agent can be called so."""
+    return frontmatter.can_be_typed(name) and name[0] != "."

@@ -16,8 +16,9 @@ _NOT_FOUND = 1
 HELP = """\
 Aurora, of Perdure {version}: agents, spawned and talked to turn after turn.
 
-usage: {name} spawn [-i] [--agent NAME] [--session NAME] [--resume ID] [-m MODEL]
-       {name} spawn --list-sessions [--agent NAME] [--status S] [--json]
+usage: {name} spawn [-i] [--agent NAME] [--session NAME] [--resume [ID]] [-m MODEL]
+       {name} spawn --list-sessions [--agent NAME] [--status S] [--limit N]
+                    [--json]
        {name} spawn --delete-session ID [--yes]
        {name} spawn --clean-sessions DAYS
        {name} spawn --recover ID
@@ -59,13 +60,21 @@ def _spawn(words: "list[str]") -> int:
     from perdure.front.command_line import asks_for_help, parse
     from perdure.front.output import Output
     from perdure.programs.aur.background import start
-    from perdure.programs.aur.commands import SPAWN, action_of
+    from perdure.programs.aur.commands import NEWEST, SPAWN, action_of
 
     if asks_for_help(words):
         return _show_help()
     options = parse(SPAWN, words, NAME)
     action = action_of(options)
-    start(options.resume or options.delete_session or options.recover or "", Output(program=NAME))
+    out = Output(program=NAME)
+    options.newest = None
+    if options.resume is NEWEST:
+        from perdure import config
+        from perdure.programs.aur.newest import find_newest
+
+        options.newest = find_newest(config.here(), out)
+        options.resume = options.newest.path
+    start(options.resume or options.delete_session or options.recover or "", out)
     try:
         return perform(SPAWN._replace(runs=action.runs), options, NAME, LISTING)
     except NotFound as error:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from types import SimpleNamespace
 
 STATUSES = ("active", "completed", "interrupted")
+NEWEST = True
+"""The value of `--resume` without an id."""
 _ID = Argument("", "", default=None, metavar="ID", completes="id:aurora")
 
 SPAWN = Command(
@@ -28,7 +30,13 @@ SPAWN = Command(
             completes="names:perdure.programs.aur.agents:here",
         ),
         Argument("--session", "what to call the new session", default=None, metavar="NAME"),
-        _ID._replace(name="--resume", help="go on with this session: its id, or the beginning of it"),
+        _ID._replace(
+            name="--resume",
+            help="go on with this session: its id, or the beginning of it; without one, with the newest of "
+            "this directory, or else of all",
+            kind="perhaps",
+            left_out=NEWEST,
+        ),
         MODEL,
         Argument("--list-sessions", "list sessions, the last active first", "flag", False),
         Argument(
@@ -37,6 +45,13 @@ SPAWN = Command(
             default=None,
             choices=STATUSES,
             metavar="S",
+        ),
+        Argument(
+            "--limit",
+            "with --list-sessions: so many, the newest; 0 is all (default: 50 at a terminal, else all)",
+            "number",
+            None,
+            metavar="N",
         ),
         JSON._replace(help="with --list-sessions: answer with JSON, for programs"),
         _ID._replace(name="--delete-session", help="delete this session; it goes to the trash"),
@@ -51,6 +66,7 @@ SPAWN = Command(
     ),
     (
         "aur spawn --agent qa-test",
+        "aur spawn --resume",
         "aur spawn --resume session-4f1c",
         "aur spawn --list-sessions --status interrupted",
         "aur spawn --clean-sessions 30",
@@ -70,7 +86,9 @@ class Action(namedtuple("Action", "runs takes")):
 
 TALK = Action(SPAWN.runs, ("interactive", "agent", "session", "resume", "model"))
 ACTIONS = {
-    "list_sessions": Action("perdure.programs.aur.listing:list_sessions", ("agent", "status", "json")),
+    "list_sessions": Action(
+        "perdure.programs.aur.listing:list_sessions", ("agent", "status", "limit", "json")
+    ),
     "delete_session": Action("perdure.programs.aur.removing:delete_session", ("yes",)),
     "clean_sessions": Action("perdure.programs.aur.removing:clean_sessions", ()),
     "recover": Action("perdure.programs.aur.recovering:recover", ()),

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from perdure.front.output import Output
     from perdure.session.catalog import Row
 
-_HEADS = ("session_id", "agent", "turn_count", "created_at", "status")
+_HEADS = ("session_id", "agent", "turn_count", "created_at", "status", "title")
+_MOST_AT_A_TERMINAL = 50
 _STYLES = {"active": "green", "interrupted": "yellow", "unreadable": "red"}
 
 
-class Listed(Lasting, namedtuple("Listed", "id kind turns created recorded waits problem lock")):
+class Listed(Lasting, namedtuple("Listed", "id kind turns created title recorded waits problem lock")):
     """What the table says of a session, and what that is made of."""
 
     __slots__ = ()
@@ -35,6 +36,7 @@ class Listed(Lasting, namedtuple("Listed", "id kind turns created recorded waits
     kind: str
     turns: int
     created: int
+    title: str
     problem: str | None
 
 
@@ -50,15 +52,14 @@ def list_sessions(options: SimpleNamespace, out: Output) -> int:
         with out.progress("Reading sessions") as progress:
             problems = catalog.catch_up(scope, progress.update)
         every: list[Any] = catalog.rows(scope) if out.json else catalog.some(scope, Listed)
+        matching = _matching(every, options)
+        shown = [(row, row.status) for row in matching[: _most(options, out) or None]]
+        names = [catalog.short(row) if out.is_terminal else row.id for row, _ in shown]
         notices = [*problems, *([catalog.notice] if catalog.notice else ())]
-    of_agent = [row for row in every if options.agent in (None, row.kind)]
-    shown = [(row, row.status) for row in of_agent]
-    if options.status is not None:
-        shown = [(row, status) for row, status in shown if status == options.status]
     if out.json:
         out.data([_facts(row, status) for row, status in shown])
     else:
-        _show(shown, len(every), options, out)
+        _show(shown, names, len(matching), len(every), options, out)
     for notice in notices:
         out.note(Styled(notice, "yellow"))
     if not out.json and (damaged := sum(bool(row.problem and row.lock) for row, _ in shown)):
@@ -66,9 +67,28 @@ def list_sessions(options: SimpleNamespace, out: Output) -> int:
     return 1 if problems else 0
 
 
-def _show(shown: list[tuple[Listed, str]], total: int, options: SimpleNamespace, out: Output) -> None:
+def _matching(every: list[Any], options: SimpleNamespace) -> list[Any]:
+    rows = [row for row in every if options.agent in (None, row.kind)]
+    return rows if options.status is None else [row for row in rows if row.status == options.status]
+
+
+def _most(options: SimpleNamespace, out: Output) -> int:
+    """How many rows are shown at most; 0 is all."""
+    if options.limit is not None:
+        return int(options.limit)
+    return _MOST_AT_A_TERMINAL if out.is_terminal and not out.json else 0
+
+
+def _show(
+    shown: list[tuple[Listed, str]],
+    names: list[str],
+    matching: int,
+    total: int,
+    options: SimpleNamespace,
+    out: Output,
+) -> None:
     of = "" if options.agent is None else f" of {options.agent}"
-    are = "is" if len(shown) == 1 else "are"
+    are = "is" if matching == 1 else "are"
     which = "" if options.status is None else f" that {are} {options.status}"
     if not shown:
         others = f", out of {total:,}" if total else f" in {config.as_typed(home().sessions)}"
@@ -76,18 +96,21 @@ def _show(shown: list[tuple[Listed, str]], total: int, options: SimpleNamespace,
         return
     lines = [
         (
-            Styled(row.id, "cyan"),
+            Styled(name, "cyan"),
             row.kind or "-",
             f"{row.turns:,}",
             when(row.created / 1000) or "-",
             Styled(status, _STYLES[status]) if status in _STYLES else status,
+            row.title or "-",
         )
-        for row, status in shown
+        for (row, status), name in zip(shown, names, strict=True)
     ]
     below = [row.problem or "" for row, _ in shown]
-    table(out, _HEADS, lines, flexible=1, right=(2,), below=below)
+    table(out, _HEADS, lines, flexible=_HEADS.index("title"), right=(2,), below=below)
     out.line("")
-    out.line(f"{counted(len(shown), 'session')}{of}{which}")
+    if rest := matching - len(shown):
+        out.line(f"{rest:,} more; --limit 0 lists all of them.")
+    out.line(f"{counted(matching, 'session')}{of}{which}")
 
 
 def _facts(row: Row, status: str) -> dict[str, object]:

@@ -15,6 +15,7 @@ from perdure.agent.aside import in_thread
 from perdure.agent.session import AgentSession
 from perdure.errors import NotFound, PerdureError, UsageError
 from perdure.front import opening, recalling, repl, slash, starting, waiting
+from perdure.front.ages import ago, seconds
 from perdure.front.amounts import counted
 from perdure.front.conversation import Conversation
 from perdure.front.opening import Meant
@@ -95,6 +96,8 @@ class Aurora(OwnProfile):
         self._shell: Shell | None = None
         self._before = ""
         """The status of the session when it was opened; empty until it is active."""
+        self._last_used: float | None = None
+        """When the session was last used before it was opened, in seconds since 1970."""
         self._missed = ""
         """What is to be said of an agent that is gone."""
         self._change: Custom | None = None
@@ -134,6 +137,7 @@ class Aurora(OwnProfile):
         session = await waiting.open_when_free(shell, meant)
         try:
             recorded = await in_thread(agent_of, session)
+            self._last_used = await in_thread(_last_used, session)
         except BaseException:
             await in_thread(session.close)
             raise
@@ -161,7 +165,9 @@ class Aurora(OwnProfile):
         if not self._before:
             self._before = await in_thread(AURORA.resume, conversation.session)
         found = await in_thread(agents.find, self.agent_name, conversation.cwd)
-        conversation.agent.notices += filter(None, [self._missed])
+        ignored = await in_thread(agents.notice_of_ignored, conversation.cwd)
+        said = conversation.agent.notices
+        said += [each for each in (self._missed, ignored) if each and each not in said]
         self._missed = ""
         conversation.agent.tell(found.prompt)
 
@@ -220,10 +226,12 @@ class Aurora(OwnProfile):
 
     async def say_what_was_restored(self, shell: Shell, conversation: Conversation) -> None:
         turns = counted(await in_thread(count_of_turns, conversation.session), "turn")
+        age = ago(self._last_used)
+        used = f", last used {age}" if age else ""
         model = conversation.agent.model.reference
-        shell.face.line(f"Resumed session {conversation.session.id}: {turns}, with {model}")
-        if self._before == "completed":
-            shell.face.note(Styled("This session was completed; it is active again.", "yellow"))
+        among = f", {self.options.newest.among}" if self.options.newest else ""
+        id = one_line(conversation.session.id)
+        shell.face.line(f"Resumed session {id}{among}: {turns}{used}, with {model}")
         await self.answered(conversation)
 
     def say_how_to_go_on(self, shell: Shell, *, is_saved: bool) -> None:
@@ -245,6 +253,11 @@ def agent_of(session: Session) -> str:
                     return name
     begun_with = session.header.facts.get("agent")
     return begun_with if isinstance(begun_with, str) and begun_with else DEFAULT
+
+
+def _last_used(session: Session) -> float | None:
+    """By the last entry that says when it was; None if none does."""
+    return next(filter(None, (seconds(entry.timestamp) for entry in reversed(session.entries))), None)
 
 
 def count_of_turns(session: Session) -> int:

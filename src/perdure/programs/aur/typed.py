@@ -153,8 +153,9 @@ async def _list_agents(shell: Shell) -> None:
     there = await in_thread(agents.known, shell.cwd)
     widest = max(map(len, there))
     for name in there:
-        is_it = name == _of(shell).agent_name
-        shell.face.line(Styled(f"{'*' if is_it else ' '} {name:{widest}}", "cyan"), await _about(shell, name))
+        mark = "*" if name == _of(shell).agent_name else " "
+        about = await _about(shell, name)
+        shell.face.line(Styled(f"{mark} {name:{widest if about else 0}}", "cyan"), about)
 
 
 async def _about(shell: Shell, name: str) -> str:

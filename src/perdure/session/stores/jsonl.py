@@ -230,8 +230,9 @@ class JsonlStore(FileStore):
         return f"A repair keeps {counted(page.entries)} and sets aside what is replaced, as it is now."
 
     def repair(self, ref: Found) -> Repaired | None:
-        """Keep every record there is and leave out what is none. A record that follows one which is not there
-        is written to follow the one before it, as every reading has it. The file as it was stays beside it."""
+        """Keep every record there is and leave out what is none. A record that follows one which is missing
+        is written to follow the one before it, as every reading has it. The file as it was stays beside
+        it."""
         relative = self.relative(ref)
         with self.lock(ref, 0) as lock:
             lock.note(ids.stamp(ids.now()))
