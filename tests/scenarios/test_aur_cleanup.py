@@ -20,6 +20,7 @@ from perdure.programs.aur import background
 from perdure.session import ids, trash
 from perdure.session.stores.file_store import FileStore
 from perdure.session.stores.lock import Lock
+from perdure.session.trash_note import NOTE
 from tests import processes
 from tests.aged_sessions import Sessions, turn
 from tests.programs.started import aur
@@ -92,7 +93,7 @@ def test_aur_09_old_sessions_are_set_aside_beside_the_next_start_and_that_is_sai
     important, nobody's child, one at a time. What the trash has had for 30 days goes for good."""
     config = configure(sessions)
     forgotten = sessions.store.delete(sessions.write("session-ccc", OLD))
-    note = Path(sessions.home.path, "trash", forgotten.folder, trash.NOTE)
+    note = Path(sessions.home.path, "trash", forgotten.folder, NOTE)
     note.write_text(note.read_text().replace(forgotten.deleted, ids.stamp(OLD)))
     lock = Path(sessions.home.path, "locks", "cleanup~.lock")
     inherited, given = os.pipe()
@@ -241,18 +242,18 @@ def test_aur_09_one_that_is_killed_midway_is_said_to_have_been_cut_short(aur, se
     config = configure(sessions)
     background.clean_up("")
     sessions.write("session-ccc", OLD, turn(OLD))
-    delete = FileStore.delete
+    delete_all = FileStore.delete_all
 
     class Killed(BaseException):
         pass
 
     def killed(*given: Any, **options: Any) -> None:
-        delete(*given, **options)
+        delete_all(*given, **options)
         monkeypatch.setattr(background, "_is_wanted", lambda: False)
         assert aur.within(*LIST).err == ""
         raise Killed
 
-    monkeypatch.setattr(FileStore, "delete", killed)
+    monkeypatch.setattr(FileStore, "delete_all", killed)
     with pytest.raises(Killed):
         background.clean_up("")
     config.unlink()

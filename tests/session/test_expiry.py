@@ -1,5 +1,6 @@
 """Sessions that nobody used for long: what counts as use, and all that keeps one."""
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from perdure.session.catalog import Catalog, Scope
 from perdure.session.expiry import Cleaned
 from perdure.session.layouts import Home
 from perdure.session.session import Session
-from perdure.session.stores import Cursor, Found, Page, open_store
+from perdure.session.stores import Cursor, Found, Page, files, open_store
 from perdure.session.stores.aurora_jsonl import AuroraStore
 from perdure.session.stores.file_store import FileStore
 from perdure.session.stores.lock import Lock
@@ -377,3 +378,60 @@ def test_aur_09_the_trash_of_every_home_is_emptied_after_thirty_days(tmp_path, s
     assert [each.folder for each in trash.listed(sessions.home.path)] == ["nameless"]
     (problem,) = done.problems
     assert "trash~.lock" in problem
+
+
+# --- many at once -----------------------------------------------------------------------------------------
+
+
+def test_aur_08_many_are_removed_without_a_look_at_all_others_for_each(sessions, monkeypatch):
+    """The folder of the sessions is listed, and synced, once for dozens: a sweep takes a time that grows with
+    what it removes, and not with its square."""
+    listings, syncs = [], []
+    names, sync = files.names, files.sync_folder_below
+
+    def listed(root: str, relative: str) -> list[str]:
+        listings.append((root, relative))
+        return names(root, relative)
+
+    def synced(root: str, relative: str) -> None:
+        syncs.append((root, relative))
+        sync(root, relative)
+
+    monkeypatch.setattr(files, "names", listed)
+    monkeypatch.setattr(files, "sync_folder_below", synced)
+    for number in range(70):
+        sessions.write(f"s-{number}", OLD, turn(OLD))
+    done = clean(sessions)
+    assert len(gone(done)) == 70
+    assert listings.count((sessions.store.root, "")) == 2
+    assert syncs.count((sessions.store.root, "")) == 2
+    assert [relative for _, relative in syncs].count("trash") == 2
+
+
+@pytest.mark.parametrize("fails", ["note", "move"])
+def test_aur_08_one_of_many_that_cannot_be_removed_is_where_it_was_and_the_others_go(
+    sessions, monkeypatch, fails
+):
+    """Whether the disk refuses its note or its new place: it is kept whole, named, and not in the trash."""
+    for name in ("one", "two", "three"):
+        sessions.write(name, OLD, turn(OLD))
+    before = Path(sessions.store.root, "two.jsonl").read_bytes()
+    sync = files.sync_folder_below
+    seen = []
+
+    def synced(root: str, relative: str) -> None:
+        if os.path.basename(relative) == "two":
+            seen.append(relative)
+            if len(seen) == (1 if fails == "note" else 2):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(root, relative)
+
+    monkeypatch.setattr(files, "sync_folder_below", synced)
+    done = clean(sessions)
+    assert gone(done) == ["one", "three"]
+    assert [each.startswith("two was kept: ") for each in done.problems] == [True]
+    assert Path(sessions.store.root, "two.jsonl").read_bytes() == before
+    assert sorted(os.listdir(Path(sessions.home.path, "trash"))) == ["one", "three"]
+    monkeypatch.undo()
+    assert gone(clean(sessions)) == ["two"]
+    assert sessions.store.restore("one").id == "one"

@@ -20,6 +20,7 @@ from perdure.errors import Ambiguous, Conflict, NotFound, NotSaved, PerdureError
 from perdure.session import ids, trash
 from perdure.session.stores import Header, folders
 from perdure.session.stores.lock import Lock
+from perdure.session.trash_note import Trashed
 from perdure.testing.writing import turns
 from tests.layouts import store_of
 from tests.session.snapshot import snapshot
@@ -42,7 +43,7 @@ class World(NamedTuple):
         (self.root / "project" / "s1.notes").mkdir()
         (self.root / "project" / "s1.notes" / "note").write_text(f"about {said}")
 
-    def discard(self, names: list[str] = NAMES, id: str = "s1", **options: Any) -> trash.Trashed:
+    def discard(self, names: list[str] = NAMES, id: str = "s1", **options: Any) -> Trashed:
         return trash.discard(self.home, id, "pi", str(self.root), names, **options)
 
     def restore(self, text: str = "s1", **options: Any) -> list[str]:
@@ -122,7 +123,7 @@ def test_the_note_says_what_it_was_when_it_was_deleted_and_where_it_lay(world, m
     }
     (found,) = trash.listed(world.home)
     assert found.size == len("hello") + 256 + len("old") + len("about hello") + _size_of_note(world)
-    assert found == trash.Trashed(
+    assert found == Trashed(
         "s1",
         "pi",
         "2026-06-01T12:00:00.000Z",

@@ -377,9 +377,12 @@ class Progress:
         if now < self._next:
             return
         self._next = now + _PACE
-        bar = "=" * (_BAR * min(done, total) // total if total > 0 else 0)
+        counts = f"{done:,}/{total:,}"
+        room = self._out.note_columns - len(f"{self._what} [] {counts} ")
+        longest = max(1, min(_BAR, room))
+        bar = "=" * (longest * min(done, total) // total if total > 0 else 0)
         self._out.is_progress_shown = True
-        self._out.transient(f"{self._what} [{bar:{_BAR}}] {done}/{total}")
+        self._out.transient(f"{self._what} [{bar:.<{longest}}] {counts}")
 
 
 def abandon(stream: TextIO | None) -> None:

@@ -25,7 +25,7 @@ from perdure.session.layouts import Home
 from perdure.session.stores import Found, Page, open_store
 from perdure.session.stores.file_store import FileStore, found
 from perdure.session.stores.lock import Lock
-from perdure.session.trash import Trashed
+from perdure.session.trash_note import Trashed
 
 if TYPE_CHECKING:
     from perdure.session.catalog import Progress, Row
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 _1970 = datetime.fromtimestamp(0, UTC)
 _DAY = timedelta(days=1)
 _NEARLY = 1.0  # seconds by which the catalog may be wrong, which rounds
+_AT_ONCE = 64
+"""Sessions that are removed together: enough for the disk to write them down in one go, and few enough for
+their locks not to be held for long."""
 _FAULTS = (PerdureError, OSError, RecursionError, ValueError)
 """What one session may raise that must not be in the way of the others."""
 
@@ -77,6 +80,7 @@ def clean(
         sweep.take(row)
         if progress is not None:
             progress(number, len(old))
+    sweep.remove_old()
     sweep.remove_unused_locks()
     return sweep.done
 
@@ -114,6 +118,8 @@ class _Sweep:
         self._days = days
         self._now = now
         self._before = before
+        self._old: list[tuple[Found, str]] = []
+        """Sessions that are old enough, with their titles, to be removed together."""
 
     def remove_unused_locks(self) -> None:
         try:
@@ -138,30 +144,51 @@ class _Sweep:
             if age is None:
                 self.done.undated.append(row.id)
             elif age > self._days:
-                self._remove(ref, row.title)
+                self._old.append((ref, row.title))
         except _FAULTS as error:
-            if os.path.lexists(row.path):  # else somebody else has removed it
-                self.done.problems.append(f"{row.id} was kept: {_said(error)}")
+            self._keep(ref, error)
+        if len(self._old) == _AT_ONCE:
+            self.remove_old()
 
-    def _remove(self, ref: Found, title: str) -> None:
-        def check(lock: Lock) -> None:
-            page = self._store.read(ref)
-            age = self._age(page, lock.noted)
-            is_the_same = found(ref.id, ref.path) == ref
-            if not is_the_same or not all(each.is_torn_end for each in page.problems):
-                raise _Stays
-            if age is None or age <= self._days:
-                raise _Stays
+    def remove_old(self) -> None:
+        """Those that were found to be old and are not removed yet."""
+        wanted = [each for each in self._old if self._may_go(each[0])]
+        self._old.clear()
+        done = self._store.delete_all(wanted, check=self._check)
+        for (ref, _), result in zip(wanted, done, strict=True):
+            if isinstance(result, Trashed):
+                self.done.removed.append(result)
+            else:
+                self._keep(ref, result)
 
+    def _may_go(self, ref: Found) -> bool:
         try:
             if self._store.holder(ref) is not None:  # which is told sooner than a lock is waited for
                 raise Held(ref.id, None)
             self._before()
-            self.done.removed.append(self._store.delete(ref, title, check=check))
-        except Held:
+        except _FAULTS as error:
+            self._keep(ref, error)
+            return False
+        return True
+
+    def _keep(self, ref: Found, why: Exception) -> None:
+        if isinstance(why, Held):
             self.done.held.append(ref.id)
-        except _Stays:
-            pass
+        elif isinstance(why, _Stays):
+            return
+        elif not isinstance(why, _FAULTS):
+            raise why
+        elif os.path.lexists(ref.path):  # else somebody else has removed it
+            self.done.problems.append(f"{ref.id} was kept: {_said(why)}")
+
+    def _check(self, ref: Found, lock: Lock) -> None:
+        page = self._store.read(ref)
+        age = self._age(page, lock.noted)
+        is_the_same = found(ref.id, ref.path) == ref
+        if not is_the_same or not all(each.is_torn_end for each in page.problems):
+            raise _Stays
+        if age is None or age <= self._days:
+            raise _Stays
 
     def _age(self, page: Page, wanted: str = "") -> float | None:
         """In days; None if one of its times is none. `wanted` is a further one, if there is one."""

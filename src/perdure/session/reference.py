@@ -25,7 +25,7 @@ from perdure.session.stores import Found, Store, open_store
 
 if TYPE_CHECKING:
     from perdure.session.stores.file_store import FileStore
-    from perdure.session.trash import Trashed
+    from perdure.session.trash_note import Trashed
 
 T = TypeVar("T")
 

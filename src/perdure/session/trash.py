@@ -17,44 +17,47 @@ import errno
 import itertools
 import json
 import os
-import stat
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, TypeGuard
+from datetime import timedelta
+from typing import NamedTuple
 
 from perdure.errors import Conflict, Held, NotFound, NotSaved, PerdureError, Unreadable, UsageError
 from perdure.session import ids
 from perdure.session.stores import files, folders
 from perdure.session.stores.lock import Lock
+from perdure.session.trash_note import (
+    NOTE,
+    OURS,
+    TRASH,
+    Trashed,
+    age_order,
+    in_trash,
+    is_folder,
+    is_inside,
+    is_left_over,
+    moment_of,
+    places_in,
+    read_note,
+    sessions_own,
+    trashed_in,
+)
 
-NOTE = "trash.json"
 DAYS = 30
-_TRASH = "trash"
 _LOCK = os.path.join("locks", "trash~.lock")
 _WAIT = 10.0
-_LONGEST_NOTE = 2**20
-_OURS = (NOTE, f"{NOTE}.tmp")
+_SYNCS_AT_ONCE = 16
+"""Threads that wait for the disk: it writes down together what is wanted together."""
 
 
-class Trashed(NamedTuple):
-    """A deleted session."""
+class Leaving(NamedTuple):
+    """A session on its way into the trash."""
 
     id: str
-    """What it was called; the folder's name if there is no note that can be read."""
-    program: str
-    deleted: str
-    """When, as a timestamp; empty if that is not known."""
-    folder: str
-    """Its folder in the trash."""
-    size: int
-    """The bytes of all that is in there."""
-    root: str = ""
-    names: tuple[str, ...] = ()
-    """Where its files lay, named from `root`, or absolute where there is no root; the session itself last."""
+    root: str
+    names: Sequence[str]
+    """Its files and folders, named from `root`, the session itself last."""
     title: str = ""
-    """What a listing called it."""
-    home: str = ""
-    """In whose trash it is."""
 
 
 def discard(
@@ -72,42 +75,64 @@ def discard(
     Called under the session's lock: what a live process holds is never moved. Returns the folder they are in
     now, as it is listed. If this raises, they are where they were.
     """
-    root = os.path.abspath(root)
+    (done,) = discard_all(home, program, [Leaving(id, root, names, title)], private=private)
+    if isinstance(done, PerdureError):
+        raise done
+    return done
+
+
+def discard_all(
+    home: str, program: str, leaving: Sequence[Leaving], *, private: bool = True
+) -> list[Trashed | PerdureError]:
+    """The same for several sessions, each for itself: for each what is in the trash now, or why it is not.
+
+    All notes are synced before the first file is moved, and all moves when the last is done: a disk writes
+    many changes down in the time of one.
+    """
     with _changing(home, private):
-        folder, here = _folder_for(home, id, root, names, private)
-        new = [name for name in dict.fromkeys(names) if not any(_is_inside(name, other) for other in names)]
-        places = {name: own for name, own in here.items() if name not in new}
-        for name in new:  # behind what is there already: the session itself is the last
-            places[name] = here.get(name) or _free(os.path.basename(name), [*here.values(), *places.values()])
-        note = {
-            "program": program,
-            "id": id,
-            "deleted": ids.stamp(ids.now()),
-            "title": title,
-            "root": root,
-            "names": list(places),
-            "as": list(places.values()),
-        }
-        try:
-            files.replace(home, _in(folder, NOTE), json.dumps(note, indent=2).encode(), private=private)
-            _move_all([(root, name, home, _in(folder, places[name])) for name in new])
-        except PerdureError:
-            _remove_if_empty(home, folder)  # what was not deleted leaves no trace
-            raise
-        return _trashed(home, folder)
+        states: list[_Plan | PerdureError] = []
+        for each in leaving:
+            try:
+                states.append(_note_down(home, program, each, private))
+            except PerdureError as error:
+                states.append(error)
+        synced = _SyncedFolders()
+
+        def sync_note(plan: _Plan) -> None:
+            _sync_note(home, plan.folder)
+            synced.sync(home, TRASH)
+
+        def remove_note(plan: _Plan) -> None:
+            _remove_if_empty(home, plan.folder)
+
+        states = _advanced(states, sync_note, undo=remove_note, at_once=_SYNCS_AT_ONCE)
+        states = _advanced(states, lambda plan: _move_all(plan.moves, sync=False), undo=remove_note)
+        synced = _SyncedFolders()
+
+        def sync_moves(plan: _Plan) -> None:
+            _sync_folder(home, in_trash(plan.folder))
+            for root, name, _, _ in plan.moves:
+                synced.sync(root, os.path.dirname(name))
+
+        def move_back(plan: _Plan) -> None:
+            _move_back(plan.moves)
+            remove_note(plan)
+
+        states = _advanced(states, sync_moves, undo=move_back, at_once=_SYNCS_AT_ONCE)
+        return [trashed_in(home, each.folder) if isinstance(each, _Plan) else each for each in states]
 
 
 def listed(home: str) -> list[Trashed]:
     """Everything in the trash, what was deleted last first, and what does not say when at the end."""
-    with files.told(Unreadable, os.path.join(home, _TRASH)):
+    with files.told(Unreadable, os.path.join(home, TRASH)):
         try:
-            names = files.contents(home, _TRASH)
+            names = files.contents(home, TRASH)
         except FileNotFoundError:
             return []
     found = [
-        _trashed(home, name) for name in names if _is_folder(home, name) and not _is_left_over(home, name)
+        trashed_in(home, name) for name in names if is_folder(home, name) and not is_left_over(home, name)
     ]
-    return sorted(found, key=_age_order, reverse=True)
+    return sorted(found, key=age_order, reverse=True)
 
 
 def find(home: str, text: str) -> Trashed:
@@ -144,10 +169,12 @@ def restore(
     `is_taken` says that its id is another session's. Where an earlier try was interrupted, this goes on.
     """
     with _changing(home, private):
-        if not _is_folder(home, trashed.folder):
+        if not is_folder(home, trashed.folder):
             raise NotFound("Deleted session", trashed.id, hint="it was restored, or deleted for good")
-        places = _places(home, trashed.folder, root)
-        found = {name: _found(home, _in(trashed.folder, own), root, name) for name, own in places.items()}
+        places = places_in(home, trashed.folder, root)
+        found = {
+            name: _found(home, in_trash(trashed.folder, own), root, name) for name, own in places.items()
+        }
         *_, (main, (is_here, is_back)) = found.items()
         path = os.path.join(root, main)
         if not is_here and not is_back:
@@ -157,7 +184,7 @@ def restore(
             raise Conflict(path, f"has an id that another session has by now: {trashed.id}", hint)
         _bring_back(
             [
-                (home, _in(trashed.folder, places[name]), root, name)
+                (home, in_trash(trashed.folder, places[name]), root, name)
                 for name, (here, _) in found.items()
                 if here
             ],
@@ -182,7 +209,7 @@ def expire(
     today = now()
 
     def is_over(trashed: Trashed) -> bool:
-        deleted = _moment(trashed.deleted)
+        deleted = moment_of(trashed.deleted)
         if deleted is None or keep(trashed):
             return False
         age = (today - deleted) / timedelta(days=1)
@@ -198,17 +225,17 @@ def remove_for_good(
 
     Under the lock they only lose their names, which takes no time; what has none is nobody's.
     """
-    if not files.names(home, _TRASH):
+    if not files.names(home, TRASH):
         return []
     with _changing(home, private):
         found = [each for each in listed(home) if chosen(each) and not _is_half_deleted(home, each)]
         going: dict[str, Trashed | None] = {each.folder: each for each in found}
-        going |= {name: None for name in files.names(home, _TRASH) if _is_left_over(home, name)}
+        going |= {name: None for name in files.names(home, TRASH) if is_left_over(home, name)}
         dying = []
         for name, trashed in going.items():
             with contextlib.suppress(NotSaved):
                 is_dying = name.startswith(folders.DYING)
-                dying.append((_in(name) if is_dying else folders.condemn(home, _in(name)), trashed))
+                dying.append((in_trash(name) if is_dying else folders.condemn(home, in_trash(name)), trashed))
     gone = []
     for name, trashed in dying:
         with contextlib.suppress(NotSaved):
@@ -224,10 +251,10 @@ def remove_for_good(
 @contextlib.contextmanager
 def _changing(home: str, private: bool) -> Iterator[None]:
     try:
-        lock = Lock(home, _LOCK, _TRASH, _WAIT, private=private)
+        lock = Lock(home, _LOCK, TRASH, _WAIT, private=private)
     except Held as held:
         holder = f"process {held.pid}" if held.pid else "another process"
-        raise Conflict(os.path.join(home, _TRASH), f"is in use by {holder}", "try again later") from held
+        raise Conflict(os.path.join(home, TRASH), f"is in use by {holder}", "try again later") from held
     with lock:
         yield
 
@@ -268,31 +295,135 @@ def _bring_back(moves: Sequence[_Move], private: bool) -> None:
 _Move = tuple[str, str, str, str]
 
 
-def _move_all(moves: Sequence[_Move]) -> None:
+def _move_all(moves: Sequence[_Move], *, sync: bool = True) -> None:
     """All, or none. After a crash it may be some: the session itself is the last."""
     try:
         for move in moves:
-            folders.move(*move)
+            folders.move(*move, sync=sync)
     except PerdureError:
-        for root, name, new_root, new_name in reversed(moves):
-            with contextlib.suppress(PerdureError):  # as of those that were not moved
-                folders.move(new_root, new_name, root, name)
+        _move_back(moves)
         raise
+
+
+def _move_back(moves: Sequence[_Move]) -> None:
+    for root, name, new_root, new_name in reversed(moves):
+        with contextlib.suppress(PerdureError):  # as of those that were not moved
+            folders.move(new_root, new_name, root, name)
+
+
+# --- deleting many at once ------------------------------------------------------------------------------
+
+
+class _Plan(NamedTuple):
+    """A session whose note is written, and the moves that delete it."""
+
+    folder: str
+    moves: list[_Move]
+
+
+class _SyncedFolders:
+    """Syncs each folder once, however many sessions changed it. One that failed stays failed: the kernel may
+    call the next try good."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._synced: dict[tuple[str, str], PerdureError | None] = {}
+
+    def sync(self, root: str, folder: str) -> None:
+        with self._turn:
+            if (root, folder) not in self._synced:
+                self._synced[root, folder] = self._error_of(root, folder)
+        if error := self._synced[root, folder]:
+            raise error
+
+    def _error_of(self, root: str, folder: str) -> PerdureError | None:
+        try:
+            _sync_folder(root, folder)
+        except PerdureError as error:
+            return error
+        return None
+
+
+def _sync_folder(root: str, folder: str) -> None:
+    with files.told(NotSaved, os.path.join(root, folder)):
+        files.sync_folder_below(root, folder)
+
+
+def _advanced(
+    states: Sequence[_Plan | PerdureError],
+    step: Callable[[_Plan], None],
+    *,
+    undo: Callable[[_Plan], None],
+    at_once: int = 1,
+) -> list[_Plan | PerdureError]:
+    """Every session one step further, but for those that failed, now or before."""
+
+    def advanced(state: _Plan | PerdureError) -> _Plan | PerdureError:
+        if isinstance(state, _Plan):
+            try:
+                step(state)
+            except PerdureError as error:
+                undo(state)
+                return error
+        return state
+
+    if at_once == 1 or len(states) == 1:
+        return [*map(advanced, states)]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(at_once) as threads:
+        return [*threads.map(advanced, states)]
+
+
+def _note_down(home: str, program: str, leaving: Leaving, private: bool) -> _Plan:
+    """Make its folder in the trash and write its note, both still to be synced. If this raises, what was not
+    deleted leaves no trace."""
+    id, root, names, title = leaving
+    root = os.path.abspath(root)
+    folder, here = _folder_for(home, id, root, names, private)
+    new = [name for name in dict.fromkeys(names) if not any(is_inside(name, other) for other in names)]
+    places = {name: own for name, own in here.items() if name not in new}
+    for name in new:  # behind what is there already: the session itself is the last
+        places[name] = here.get(name) or _free(os.path.basename(name), [*here.values(), *places.values()])
+    note = {
+        "program": program,
+        "id": id,
+        "deleted": ids.stamp(ids.now()),
+        "title": title,
+        "root": root,
+        "names": list(places),
+        "as": list(places.values()),
+    }
+    text = json.dumps(note, indent=2).encode()
+    try:
+        # A note that is there already must not be replaced by one that a power cut would empty.
+        files.replace(home, in_trash(folder, NOTE), text, sync=bool(here), private=private)
+    except PerdureError:
+        _remove_if_empty(home, folder)
+        raise
+    return _Plan(folder, [(root, name, home, in_trash(folder, places[name])) for name in new])
+
+
+def _sync_note(home: str, folder: str) -> None:
+    path = in_trash(folder, NOTE)
+    with files.told(NotSaved, os.path.join(home, path)), files.open_beneath(home, path, os.O_RDONLY) as file:
+        files.sync_data(file.fileno())
+    _sync_folder(home, in_trash(folder))
 
 
 def _remove_if_empty(home: str, folder: str) -> None:
     """A folder that holds nothing but what we made to manage it."""
     with contextlib.suppress(OSError, PerdureError):
-        if not _sessions_own(home, folder):
-            folders.remove_tree(home, _in(folder))
+        if not sessions_own(home, folder):
+            folders.remove_tree(home, in_trash(folder))
 
 
 def _is_half_deleted(home: str, trashed: Trashed) -> bool:
     """Whether the session itself is still in its place, and here nothing, or its copy: a delete that was
     interrupted. Another session may be in that place by now."""
     try:
-        *_, own = _places(home, trashed.folder, trashed.root or os.sep).values()
-        place = _in(trashed.folder, own)
+        *_, own = places_in(home, trashed.folder, trashed.root or os.sep).values()
+        place = in_trash(trashed.folder, own)
         root, name = os.path.split(os.path.join(trashed.root, trashed.names[-1]))
         return os.path.lexists(os.path.join(root, name)) and (
             files.status(home, place) is None or folders.are_same(home, place, root, name)
@@ -304,45 +435,15 @@ def _is_half_deleted(home: str, trashed: Trashed) -> bool:
 # --- folders in the trash -----------------------------------------------------------------------------
 
 
-def _in(folder: str, *names: str) -> str:
-    return os.path.join(_TRASH, folder, *names)
-
-
-def _is_folder(home: str, name: str) -> bool:
-    try:
-        found = files.status(home, _in(name))
-    except OSError:
-        return False
-    return found is not None and stat.S_ISDIR(found.st_mode)
-
-
-def _is_left_over(home: str, name: str) -> bool:
-    """Whether a folder is being deleted, or has a note and nothing else: what that tells of is elsewhere."""
-    if name.startswith(folders.DYING):
-        return True
-    try:
-        return not _sessions_own(home, name) and bool(_note(home, name))
-    except OSError:
-        return False
-
-
-def _sessions_own(home: str, folder: str) -> list[str]:
-    """What is in a folder, without our note and what an interrupted move left."""
-    ours = (folders.DYING, folders.MOVING)
-    return [
-        name for name in files.contents(home, _in(folder)) if name not in _OURS and not name.startswith(ours)
-    ]
-
-
 def _folder_for(
     home: str, id: str, root: str, names: Sequence[str], private: bool
 ) -> tuple[str, dict[str, str]]:
     """A folder for a session, and what of it is there already: a delete that was interrupted goes on."""
-    with files.told(NotSaved, os.path.join(home, _TRASH)):
-        files.make_folder(os.path.join(home, _TRASH), private=private)
+    with files.told(NotSaved, os.path.join(home, TRASH)):
+        files.make_folder(os.path.join(home, TRASH), private=private)
     for number in itertools.count(1):
         folder = ids.file_name(id) if number == 1 else f"{ids.file_name(id)}.{number}"
-        if files.new_folder(home, _in(folder), private=private):
+        if files.new_folder(home, in_trash(folder), private=private, sync=False):
             return folder, {}
         with contextlib.suppress(OSError, PerdureError):
             if (here := _begun(home, folder, id, root, names)) is not None:
@@ -352,17 +453,17 @@ def _folder_for(
 
 def _begun(home: str, folder: str, id: str, root: str, names: Sequence[str]) -> dict[str, str] | None:
     """What a delete that was interrupted has moved here; None if the folder is of another one."""
-    own = _sessions_own(home, folder)
+    own = sessions_own(home, folder)
     if not own:
         return {}
-    note = _note(home, folder)
-    places = _places(home, folder, root)
+    note = read_note(home, folder)
+    places = places_in(home, folder, root)
     *_, main = places
     here = {name: place for name, place in places.items() if place in own}
     is_this = (note.get("id"), note.get("root")) == (id, root) and len(here) == len(own)
     is_unfinished = main not in here or main in names
     are_copies = all(
-        folders.are_same(home, _in(folder, place), root, name)
+        folders.are_same(home, in_trash(folder, place), root, name)
         for name, place in here.items()
         if name in names
     )
@@ -371,107 +472,9 @@ def _begun(home: str, folder: str, id: str, root: str, names: Sequence[str]) -> 
 
 def _free(name: str, taken: Iterable[str]) -> str:
     """A name in a session's folder; where case makes no difference as well."""
-    used = {each.casefold() for each in (*_OURS, *taken)}
+    used = {each.casefold() for each in (*OURS, *taken)}
     for number in itertools.count(1):
         own = name if number == 1 else f"{number}.{name[-50:]}"  # which is short enough in any encoding
         if own.casefold() not in used and not own.startswith((folders.DYING, folders.MOVING)):
             return own
     raise AssertionError("unreachable")
-
-
-# --- notes ----------------------------------------------------------------------------------------
-
-
-def _note(home: str, folder: str) -> dict[str, Any]:
-    """Nothing, if it cannot be read."""
-    try:
-        with files.open_to_read(home, _in(folder, NOTE)) as file:
-            text = files.read_all(file.fileno(), _LONGEST_NOTE + 1)
-        note = json.loads(text) if len(text) <= _LONGEST_NOTE else None
-    except (Unreadable, OSError, ValueError, RecursionError):
-        return {}
-    return note if isinstance(note, dict) else {}
-
-
-def _trashed(home: str, folder: str) -> Trashed:
-    note = _note(home, folder)
-
-    def text(key: str, otherwise: str = "") -> str:
-        value = note.get(key)
-        return value if isinstance(value, str) else otherwise
-
-    names = note.get("names", note.get("paths", ()))
-    return Trashed(
-        text("id", folder),
-        text("program"),
-        text("deleted") if _moment(text("deleted")) else "",
-        folder,
-        folders.size(home, _in(folder)),
-        text("root"),
-        tuple(names) if _are_texts(names) else (),
-        text("title"),
-        home,
-    )
-
-
-def _places(home: str, folder: str, root: str) -> dict[str, str]:
-    """Where each thing lay, named from `root`, and its name in the folder. Only places below `root`, and only
-    such as can all be there at once."""
-    note = _note(home, folder)
-    names, own = note.get("names"), note.get("as")
-    if names is None and _are_texts(paths := note.get("paths")):  # as notes were before they had a root
-        names, own = [_from(root, path) for path in paths], [os.path.basename(path) for path in paths]
-    path = os.path.join(home, _in(folder))
-    if not names or not _are_texts(names) or not _are_texts(own) or len(names) != len(own):
-        raise Conflict(path, "does not say where it lay", "move its files to where they belong")
-    for name in names:
-        if not _is_relative(name) or any(_is_inside(name, other) for other in names):
-            raise Conflict(path, f"names a place outside {root}: {name!r:.80}", "move its files by hand")
-    for each in own:
-        if not _is_relative(each) or os.sep in each or each in _OURS:
-            raise Conflict(path, f"names a file outside itself: {each!r:.80}", "move its files by hand")
-    places = dict(zip(names, own, strict=True))
-    if not len(places) == len(set(places.values())) == len(own):
-        raise Conflict(path, "names one file twice", "move its files by hand")
-    return places
-
-
-def _are_texts(value: object) -> TypeGuard[list[str]]:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
-
-
-def _is_inside(name: str, other: str) -> bool:
-    return name.startswith(f"{other}{os.sep}")
-
-
-def _is_relative(name: str) -> bool:
-    if {"", os.curdir, os.pardir} & set(name.split(os.sep)):
-        return False
-    try:
-        return b"\0" not in os.fsencode(name)
-    except UnicodeEncodeError:
-        return False
-
-
-def _from(root: str, path: str) -> str:
-    """The path as named from `root`; as it is, if it does not lie there."""
-    for above in (os.path.abspath(root), os.path.realpath(root)):
-        beginning = os.path.join(above, "")
-        if path.startswith(beginning):
-            return path[len(beginning) :]
-    return path
-
-
-def _moment(stamp: str) -> datetime | None:
-    """When that was, if it is a stamp as we write them."""
-    try:
-        moment = datetime.fromisoformat(stamp)
-        return moment if ids.stamp(moment) == stamp else None
-    except (ValueError, OverflowError):
-        return None
-
-
-def _age_order(trashed: Trashed) -> tuple[datetime, int, str]:
-    number = trashed.folder.removeprefix(f"{ids.file_name(trashed.id)}.")
-    moment = _moment(trashed.deleted) or datetime.min.replace(tzinfo=UTC)
-    return moment, int(number) if number.isdecimal() else 1, trashed.folder

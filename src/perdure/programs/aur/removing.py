@@ -14,7 +14,7 @@ from perdure.programs.aur.listing import home
 from perdure.session import expiry, reference, summary
 from perdure.session.stores import Found, Store
 from perdure.session.stores.file_store import FileStore
-from perdure.session.trash import Trashed
+from perdure.session.trash_note import Trashed
 
 _DAYS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _MOST_NAMED = 5
@@ -77,7 +77,7 @@ def _way_back(store: FileStore, gone: Trashed) -> str:
 
 def clean_sessions(options: SimpleNamespace, out: Output) -> int:
     days = _days(options.clean_sessions)
-    with out.progress("Looking at sessions") as progress:
+    with out.progress("Cleaning up sessions") as progress:
         done = expiry.clean(home(), days, progress=progress.update)
     older = f"older than {counted_days(days)}"
     if done.removed:

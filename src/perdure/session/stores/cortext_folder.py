@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from perdure.errors import Conflict, Held, InvalidId, NotSaved, PerdureError, Unreadable
@@ -163,7 +163,7 @@ class CortextStore(ConversationStore):
     def _place(self, relative: str) -> tuple[str, str]:
         return self.home, _OWN
 
-    def _beside(self, relative: str) -> Sequence[str]:
+    def _beside(self, relative: str, names_in: Callable[[str], Sequence[str]] | None = None) -> Sequence[str]:
         """What people put into its folder, or wrote into the transcript."""
         whole = self._whole(relative)
         names = [

@@ -7,9 +7,11 @@ are. A session is named from the root: by its file, or by its folder where it ha
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -20,7 +22,8 @@ from perdure.session.entry import Entry
 from perdure.session.layouts import LAYOUTS
 from perdure.session.stores import START, Cursor, Durability, Found, Header, Page, files
 from perdure.session.stores.lock import Lock, holder
-from perdure.session.trash import Trashed
+from perdure.session.trash import Leaving
+from perdure.session.trash_note import Trashed
 
 _UNPLAIN = re.compile(r"(^|[\\/])(\.|[\\/]|$)")  # a step that is empty, or begins with a dot
 
@@ -75,14 +78,43 @@ class FileStore(ABC):
         """Move it to the trash, whole, with the title by which people know it again. `Held` while a process
         has the right to write to it. `check` is called under the lock, right before the move: what it raises
         is the end of it."""
-        relative = self.relative(ref)
-        with self.lock(ref, 0) as lock:
-            check(lock)
-            home = os.path.join(*self._place(relative))
-            names = [*self._beside(relative), self._whole(relative)]  # the session itself last
-            gone = trash.discard(home, ref.id, self.name, self.root, names, title=title, private=self.private)
-            self._deleted(ref)
+        (gone,) = self.delete_all([(ref, title)], check=lambda _, lock: check(lock))
+        if isinstance(gone, Exception):
+            raise gone
         return gone
+
+    def delete_all(
+        self,
+        wanted: Sequence[tuple[Found, str]],
+        *,
+        check: Callable[[Found, Lock], object] = lambda ref, lock: None,
+    ) -> Sequence[Trashed | Exception]:
+        """The same for several, each with its title: for each what is in the trash now, or what kept it from
+        there. Their locks are held together, so that the disk is waited for once and not for each."""
+        results: dict[int, Trashed | Exception] = {}
+        homes: dict[str, list[int]] = {}  # in whose trash they go
+        with contextlib.ExitStack() as locks:
+            for at, (ref, _) in enumerate(wanted):
+                try:
+                    place = self._place(self.relative(ref))
+                    check(ref, locks.enter_context(self.lock(ref, 0)))
+                    homes.setdefault(os.path.join(*place), []).append(at)
+                except Exception as error:
+                    results[at] = error
+            # Listed under the locks: whoever sets something aside beside a session holds its lock.
+            names_in = functools.cache(lambda folder: sorted(files.names(self.root, folder)))
+            for home, those in homes.items():
+                leaving = [self._leaving(*wanted[at], names_in) for at in those]
+                done = trash.discard_all(home, self.name, leaving, private=self.private)
+                for at, result in zip(those, done, strict=True):
+                    results[at] = result
+                    if isinstance(result, Trashed):
+                        self._deleted(wanted[at][0])
+        return [results[at] for at in range(len(wanted))]
+
+    def _leaving(self, ref: Found, title: str, names_in: Callable[[str], Sequence[str]]) -> Leaving:
+        relative = self.relative(ref)
+        return Leaving(ref.id, self.root, [*self._beside(relative, names_in), self._whole(relative)], title)
 
     def trashed(self) -> Sequence[Trashed]:
         """What was deleted and can be restored, last deleted first."""
@@ -213,18 +245,16 @@ class FileStore(ABC):
         """What a session consists of: its file, or the folder it has for itself."""
         return relative
 
-    def _beside(self, relative: str) -> Sequence[str]:
-        """What was set aside of a session, and lies beside it: in a folder of its own nothing does."""
+    def _beside(self, relative: str, names_in: Callable[[str], Sequence[str]] | None = None) -> Sequence[str]:
+        """What was set aside of a session, and lies beside it: in a folder of its own nothing does.
+        `names_in` has the sorted names in a folder, for a caller that asks for many sessions."""
         if self._whole(relative) != relative:
             return ()
         folder, name = os.path.split(relative)
         suffix = os.path.splitext(name)[1]  # which a session has whose name only begins like this one's
-        beside = [
-            each
-            for each in files.names(self.root, folder)
-            if each.startswith(f"{name}.") and not each.endswith(suffix)
-        ]
-        return [os.path.join(folder, each) for each in sorted(beside)]
+        names = names_in(folder) if names_in else sorted(files.names(self.root, folder))
+        beside = names[bisect_left(names, f"{name}.") : bisect_left(names, f"{name}/")]  # `/` follows `.`
+        return [os.path.join(folder, each) for each in beside if not each.endswith(suffix)]
 
     def _remove(self, relative: str) -> None:
         """Remove a session that holds nothing, under its lock."""

@@ -126,13 +126,14 @@ def make_folder(path: str, *, private: bool = True) -> None:
         sync_folder(os.path.dirname(folder))
 
 
-def new_folder(root: str, relative: str, *, private: bool = True) -> bool:
+def new_folder(root: str, relative: str, *, private: bool = True, sync: bool = True) -> bool:
     """A folder that was not there before; False if it was."""
     try:
         with folder_of(root, relative) as (folder, name):
             os.mkdir(name, 0o700 if private else 0o777, dir_fd=folder)
             try:
-                sync_names(folder)
+                if sync:
+                    sync_names(folder)
             except OSError:
                 with contextlib.suppress(OSError):
                     os.rmdir(name, dir_fd=folder)
@@ -318,6 +319,12 @@ def sync_folder(path: str) -> None:
         sync_names(folder)
     finally:
         os.close(folder)
+
+
+def sync_folder_below(root: str, relative: str) -> None:
+    """The same for a folder below `root`, reached without following a link."""
+    with folder_of(root, os.path.join(relative, "")) as (folder, _):
+        sync_names(folder)
 
 
 def sync_names(folder: int) -> None:

@@ -36,8 +36,9 @@ _DEEPEST = 200  # folders in one another, where they are copied or measured; the
 _PIECE = 2**20
 
 
-def move(root: str, relative: str, new_root: str, new_relative: str) -> None:
-    """A file, a link or a folder to another place, on another disk too; on disk when this returns.
+def move(root: str, relative: str, new_root: str, new_relative: str, *, sync: bool = True) -> None:
+    """A file, a link or a folder to another place, on another disk too; on disk when this returns, unless the
+    caller syncs both folders (`sync` False).
 
     Never over anything. What is at the place already counts as moved there if it is the same, byte for byte:
     a move that was interrupted between copying and deleting. If this raises, nothing is lost, and at worst
@@ -68,8 +69,9 @@ def move(root: str, relative: str, new_root: str, new_relative: str) -> None:
                 _remove(old, name)
             else:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-            sync_names(new)
-            sync_names(old)
+            if sync:
+                sync_names(new)
+                sync_names(old)
     except FileExistsError as error:
         raise NotSaved(new_path, error) from error
     except OSError as error:

@@ -76,9 +76,9 @@ class SoleurStore(WholeFileStore):
     def place(self, id: str) -> str:
         return id + _EXTENSION
 
-    def _beside(self, relative: str) -> Sequence[str]:
+    def _beside(self, relative: str, names_in: Callable[[str], Sequence[str]] | None = None) -> Sequence[str]:
         start = f"{relative}."
-        names = sorted(files.names(self.root, ""))
+        names = names_in("") if names_in else sorted(files.names(self.root, ""))
         return [each for each in names if each.startswith(start) and _BESIDE.fullmatch(each, len(start))]
 
     def print(self, document: Document, saved: str) -> bytes:
