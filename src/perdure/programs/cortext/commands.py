@@ -73,7 +73,7 @@ COMMANDS = {
             (
                 Argument(
                     "text",
-                    "its number in the list, its id, the beginning of it, or words in its title, summary or messages",
+                    "its number in the list, its id, or words in its title, summary or messages",
                     default=(),
                     metavar="ID|TEXT",
                     many=True,
