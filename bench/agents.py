@@ -17,9 +17,10 @@ from bench.ground import Ground
 from bench.measure import Contender
 from bench.row import Scale
 from bench.sessions import TURN, turns
-from perdure.agent.agent import Agent, Voice
+from perdure.agent.agent import Agent
 from perdure.agent.compaction import NoCompaction
 from perdure.agent.loop import Bench
+from perdure.agent.model_choice import Voice
 from perdure.agent.models import Finished, Model, Piece, Request, Usage
 from perdure.agent.settings import Retry
 from perdure.agent.tools import AgentToolResult, Tool, ToolContext

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from perdure.agent.agent import Agent, Voice
+from perdure.agent.agent import Agent
 from perdure.agent.compaction import NoCompaction, SummaryCompaction
 from perdure.agent.events import AutoRetryStart, CompactionEnd, MessageEnd, MessageUpdate
 from perdure.agent.loop import Bench
+from perdure.agent.model_choice import Voice
 from perdure.agent.models import Finished, Usage
 from perdure.agent.settings import Retry
 from perdure.agent.tools import AgentToolResult, Tool

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from perdure import AgentSession
+from perdure.agent.events import MessageStart
 from perdure.agent.models.offline import NOTICE
 from perdure.session.entry import Assistant, User
 from perdure.testing import ScriptedModel
@@ -39,7 +40,7 @@ async def test_g_9_that_offline_answers_is_noticed_before_the_answer_begins():
         assert agent.notices == []
         noticed = []
         async for event in agent.send_message("list ."):
-            if event.type == "message_start":
+            if isinstance(event, MessageStart):
                 noticed.append((type(event.message), agent.notices == [NOTICE]))
     assert noticed[:2] == [(User, False), (Assistant, True)]
     assert agent.notices == [NOTICE]

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.agent.agent import Agent, Voice
+from perdure.agent.agent import Agent
 from perdure.agent.compaction import NoCompaction, SummaryCompaction
 from perdure.agent.events import AutoRetryStart, CompactionEnd, MessageEnd, MessageStart, MessageUpdate
 from perdure.agent.loop import BY_USER, Bench
+from perdure.agent.model_choice import Voice
 from perdure.agent.settings import Retry
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
-from perdure.session.entry import Assistant
+from perdure.session.entry import Assistant, Message
 from perdure.session.session import Session
 from perdure.session.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel
@@ -159,7 +160,12 @@ def test_one_answer_is_kept_whatever_the_attempts_were(broken, most, end):
     async def live() -> None:
         with Session.create(MemoryStore()) as session:
             failures: list[Any] = [[text, CUT] if text else CUT for text in broken]
-            last: list[Any] = {"stop": ["whole"], "error": [["ha", ModelError("wrong")]], "": []}[end]
+            ends_with: dict[str, list[Any]] = {
+                "stop": ["whole"],
+                "error": [["ha", ModelError("wrong")]],
+                "": [],
+            }
+            last = ends_with[end]
             retry = Retry(max_retries=most, base_delay_ms=0)
             agent = agent_in(session, *failures, *last, retry=retry)
             events = await told(agent.send("hello"))
@@ -172,7 +178,7 @@ def test_one_answer_is_kept_whatever_the_attempts_were(broken, most, end):
                 expected = (next((text for text in reversed(arrived) if text), ""), "error")
             assert answers(session) == [expected]
             ended = [e.message for e in events if isinstance(e, MessageEnd)]
-            assert [entry.body.message for entry in session.entries if entry.type == "message"] == ended
+            assert [e.body.message for e in session.entries if isinstance(e.body, Message)] == ended
             assert_each_attempt_has_an_end(events)
             broke = [e for e in events if isinstance(e, MessageUpdate)]
             ends = [e for e in broke if e.assistant_message_event.type == "error"]

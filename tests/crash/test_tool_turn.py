@@ -14,10 +14,11 @@ import pytest
 from msgspec import Struct, structs
 
 from perdure import registry
-from perdure.agent.agent import Agent, Voice
+from perdure.agent.agent import Agent
 from perdure.agent.compaction import NoCompaction
 from perdure.agent.events import MessageEnd
 from perdure.agent.loop import Bench
+from perdure.agent.model_choice import Voice
 from perdure.agent.models import APIS, Model, Request
 from perdure.agent.settings import Retry
 from perdure.agent.tools import AgentToolResult, Tool

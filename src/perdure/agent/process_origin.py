@@ -102,8 +102,8 @@ def _ancestor_commands() -> Iterator[list[str]]:
     listed = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     parents: dict[int, tuple[int, list[str]]] = {}
     for line in listed.stdout.decode("utf-8", "replace").splitlines():
-        pid, parent, *command = line.split()
-        parents[int(pid)] = int(parent), command
+        own, parent, *command = line.split()
+        parents[int(own)] = int(parent), command
     pid = os.getppid()
     while pid in parents:
         pid, command = parents.pop(pid)

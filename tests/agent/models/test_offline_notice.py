@@ -1,6 +1,7 @@
 """That the offline model answers is a notice before its first answer, and no part of any answer."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ ANOTHERS = Assistant([Text("hello")], provider="openai", model="gpt-4o")
 
 def heard(*messages, tools=()):
     """Notices and text, in the order in which they come."""
-    events = []
+    events: list[Any] = []
 
     async def ask():
         model = Offline(MODEL, events.append)
