@@ -269,3 +269,76 @@ def test_pi_12_a_cancelled_search_is_over(tmp_path, ctx):
             await call
 
     asyncio.run(cancelled())
+
+
+@pytest.fixture
+def elsewhere(tmp_path, finder, monkeypatch):
+    """A working directory, and folders that are not in it."""
+    made(
+        tmp_path,
+        ["conf/a.conf", "conf/b.txt", "conf/deep/c.conf", "conf/[x]/d.conf", "work/own.py", "@at/e.py"],
+    )
+    made(tmp_path, ["work/conf/local.conf", "work/@at/f.py"])
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "found"),
+    [
+        ("{root}/conf/*.conf", ".", ["{root}/conf/a.conf"]),
+        (
+            "{root}/conf/**/*.conf",
+            ".",
+            ["{root}/conf/[x]/d.conf", "{root}/conf/a.conf", "{root}/conf/deep/c.conf"],
+        ),
+        ("{root}/conf/*.conf", "conf", ["{root}/conf/a.conf"]),
+        ("{root}/conf/a.conf", ".", ["{root}/conf/a.conf"]),
+        ("{root}/conf/d*/", ".", ["{root}/conf/deep/"]),
+        ("{root}/{{conf,none}}/*.conf", ".", ["{root}/conf/a.conf"]),
+        ("{root}/work/*.py", ".", ["own.py"]),
+        ("~/conf/*.conf", ".", ["{root}/conf/a.conf"]),
+        ("../conf/*.conf", ".", ["{root}/conf/a.conf"]),
+        ("../conf/*.conf", "conf", ["conf/local.conf"]),
+        ("/conf/*.conf", ".", ["conf/local.conf"]),
+        ("conf/*.conf", ".", ["conf/local.conf"]),
+    ],
+)
+def test_pi_12_a_glob_may_lead_out_of_the_directory(elsewhere, call, pattern, path, found):
+    """It is looked for where it leads. `/conf` is the folder of that name where the file system has none."""
+    root = str(elsewhere)
+    within = ToolContext(f"{root}/work", environment={"PATH": "/usr/bin:/bin"})
+    result = call(FIND, within, pattern=pattern.format(root=root), path=path)
+    assert result.text.splitlines() == [each.format(root=root) for each in found]
+
+
+def test_pi_12_only_the_place_that_a_glob_names_is_looked_through(elsewhere, call, monkeypatch):
+    """Never the whole file system: not for an absolute glob, nor from a root that the call itself names."""
+    looked = []
+    real = ripgrep.files
+
+    async def files(directory, ctx, take):
+        looked.append(directory)
+        return await real(directory, ctx, take)
+
+    monkeypatch.setattr("perdure.agent.tools.find.files", files)
+    root = str(elsewhere)
+    call(FIND, pattern=f"{root}/conf/*.conf")
+    assert call(FIND, pattern=f"{root[1:]}/conf/*.conf", path="/").text == "conf/a.conf"
+    within = ToolContext(f"{root}/work")
+    up = "../" * len(root.split("/"))
+    for pattern in ("/*.conf", "/**/*.conf", f"{up}*.conf"):
+        call(FIND, within, pattern=pattern)
+    assert looked == [f"{root}/conf"] * 2 + [f"{root}/work"] * 3
+
+
+def test_pi_12_a_glob_that_leads_nowhere_says_so(elsewhere, refused):
+    assert refused(FIND, pattern=f"{elsewhere}/cnof/*.conf").startswith(
+        f"{elsewhere}/cnof does not exist. Did you mean {elsewhere}/conf?"
+    )
+    assert "conf/a.conf is not a directory" in refused(FIND, pattern=f"{elsewhere}/conf/a.conf/*.conf")
+
+
+def test_pi_12_a_folder_may_begin_with_an_at(elsewhere, call):
+    within = ToolContext(f"{elsewhere}/work")
+    assert call(FIND, within, pattern="*.py", path="@at").text == "@at/f.py"

@@ -204,3 +204,20 @@ def test_pi_11_a_search_that_takes_for_ever_is_given_up(tmp_path, refused, monke
     (tmp_path / "f").write_text(("a" * 25 + "!\n") * 20_000)
     monkeypatch.setattr(ripgrep, "_PATIENCE", 0.2)
     assert "took longer than 0.2 seconds" in refused(GREP, pattern=r"(?=a)(a|aa)+$")
+
+
+def test_pi_11_a_glob_may_lead_out_of_the_directory(tmp_path, call, finder):
+    """As that of find does."""
+    for name in ("conf/a.conf", "conf/deep/b.conf", "work/own.conf"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("needle\n")
+    within = ToolContext(str(tmp_path / "work"), environment={"PATH": "/usr/bin:/bin"})
+    for glob in (f"{tmp_path}/conf/*.conf", "../conf/*.conf"):
+        assert call(GREP, within, pattern="needle", glob=glob).text == f"{tmp_path}/conf/a.conf:1: needle"
+    assert call(GREP, within, pattern="needle", glob="*.conf").text == "own.conf:1: needle"
+
+
+@pytest.mark.parametrize("name", ["ignoreCase", "ignore_case", "ignorecase", "IgnoreCase"])
+def test_pi_11_the_case_of_a_parameters_name_does_not_matter(tmp_path, call, finder, name):
+    (tmp_path / "f").write_text("Needle\n")
+    assert call(GREP, pattern="needle", **{name: True}).text == "f:1: Needle"

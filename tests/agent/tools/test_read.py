@@ -52,6 +52,22 @@ def test_pi_08_paths_as_models_write_them(tmp_path, call, monkeypatch, path):
     assert call(READ, path=path).text == "text"
 
 
+def test_pi_08_a_leading_at_is_a_part_of_the_name_of_a_file_that_has_one(tmp_path, call, refused):
+    """The name as it is written comes first, and is what is said of it."""
+    (tmp_path / "@at.txt").write_text("with")
+    (tmp_path / "at.txt").write_text("without")
+    (tmp_path / "@types").mkdir()
+    (tmp_path / "types").mkdir()
+    (tmp_path / "types" / "b.ts").write_text("only here")
+    assert call(READ, path="@at.txt").text == "with"
+    assert call(READ, path="at.txt").text == "without"
+    assert call(READ, path="@types/b.ts").text == "only here"
+    assert refused(READ, path="@types") == "@types is a directory: use ls."
+    assert refused(READ, path="@types/c.ts").startswith("@types/c.ts does not exist.")
+    (tmp_path / "@link").symlink_to("gone")
+    assert refused(READ, path="@link").startswith("@link does not exist. It is a symbolic link to gone")
+
+
 def test_pi_08_a_leading_at_is_no_part_of_the_name(tmp_path, refused):
     """What is said of a file is said by the path that leads there."""
     (tmp_path / "f").write_text("text")

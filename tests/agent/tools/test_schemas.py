@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from typing import Any
 
 import fastjsonschema
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from perdure.agent.models import UNPARSED
-from perdure.agent.tools import BUILT_IN, BadArguments, Tool, checked
+from perdure.agent.tools import BUILT_IN, BadArguments, Tool, checked, respelled
 from perdure.registry import load
 from tests.effort import FEW
 
@@ -164,3 +165,51 @@ def test_pi_14_whatever_is_sent_is_accepted_or_refused(name, arguments):
     """Never another error."""
     with contextlib.suppress(BadArguments):
         checked(TOOLS[name], arguments)
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_pi_14_an_unknown_field_is_named_and_so_are_the_known_ones(name):
+    tool = TOOLS[name]
+    known = tool.spec.parameters["properties"]
+    given = dict.fromkeys(tool.spec.parameters["required"], "1")
+    with pytest.raises(BadArguments) as caught:
+        checked(tool, {**given, "recursive": True})
+    assert "no such field: `recursive`" in str(caught.value)
+    assert all(f"`{each}`" in str(caught.value) for each in known)
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_pi_14_each_name_may_be_written_in_camel_or_snake_case(name):
+    """One rule for all tools, built in or not."""
+    tool = TOOLS[name]
+    for each in tool.spec.parameters["properties"]:
+        snake = re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", each)
+        assert respelled({snake: 1}, tool.parameters) == {each: 1}
+
+
+def test_pi_14_names_inside_a_field_follow_the_same_rules():
+    edits = [{"old_text": "a", "new_text": "b"}, {"oldText": "c", "newText": "d", "x": "1"}]
+    given = {"path": "f", "edits": edits}
+    with pytest.raises(
+        BadArguments, match=r"no such field in edits\[0\]: `x`; the fields are `oldText`, `newText`"
+    ):
+        checked(TOOLS["edit"], given)
+    del edits[1]["x"]
+    found = checked(TOOLS["edit"], given)
+    assert (found.old_text, found.edits[0].new_text) == ("a", "d")
+
+
+def test_pi_14_both_spellings_at_once_are_refused():
+    """Nobody can tell which was meant."""
+    with pytest.raises(BadArguments, match="no such field: `old_text`"):
+        checked(TOOLS["edit"], {"path": "f", "oldText": "a", "old_text": "b", "newText": "c"})
+
+
+def test_pi_14_a_schema_of_somebody_elses_follows_them_where_it_allows_no_other_names():
+    properties = {"maxResults": {"type": "integer"}, "query": {"type": "string"}}
+    closed = {"type": "object", "properties": properties, "additionalProperties": False}
+    assert checked(Tool("own", "", closed, print), {"max_results": 3}) == {"maxResults": 3}
+    with pytest.raises(BadArguments, match=r"the fields are `maxResults`, `query`"):
+        checked(Tool("own", "", closed, print), {"limit": 3})
+    opened = {"type": "object", "properties": properties}
+    assert checked(Tool("own", "", opened, print), {"max_results": 3}) == {"max_results": 3}

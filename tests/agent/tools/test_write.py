@@ -45,6 +45,16 @@ def test_pi_09_a_leading_at_is_no_part_of_the_name(tmp_path, call):
     assert result.details["diff"].startswith("--- a/f\n+++ b/f\n")
 
 
+def test_pi_09_a_leading_at_is_a_part_of_the_name_where_there_is_one(tmp_path, call):
+    """A file that begins with one, or a new file in such a folder."""
+    (tmp_path / "@at").write_text("old")
+    (tmp_path / "@types").mkdir()
+    assert "to @at, replacing" in call(WRITE, path="@at", content="new").text
+    assert "to @types/x.ts, a new file" in call(WRITE, path="@types/x.ts", content="new").text
+    assert "to src/x.ts, a new file" in call(WRITE, path="@src/x.ts", content="new").text
+    assert (tmp_path / "@at").read_text() == (tmp_path / "@types/x.ts").read_text() == "new"
+
+
 @pytest.mark.parametrize("old", [b"\0\1", b"\xff", b"x\n" * 2**20])
 def test_pi_09_no_diff_of_what_is_no_text_or_too_long(tmp_path, call, old):
     """It is written all the same."""
@@ -151,3 +161,37 @@ def test_pi_09_calls_on_one_file_are_made_in_their_order(tmp_path, ctx):
         return await asyncio.gather(*calls)
 
     assert [result.text for result in asyncio.run(together())[1::2]] == [str(number) for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("old", "content", "written"),
+    [
+        (b"a\r\nb\r\n", "x\ny\n", b"x\r\ny\r\n"),
+        (b"a\r\n", "x", b"x"),
+        (b"a\r\nb\n", "x\ny\n", b"x\ny\n"),
+        (b"a\nb\r\n", "x\ny\n", b"x\ny\n"),
+        (b"no break", "x\n", b"x\n"),
+        (b"", "x\n", b"x\n"),
+        (b"a\r\n", "x\r\ny\n", b"x\r\ny\n"),
+        (b"a\n", "x\r\ny\r\n", b"x\r\ny\r\n"),
+        (b"\0\r\n", "x\n", b"x\n"),
+        ("a\r\n".encode("utf-16"), "x\n", b"x\n"),
+        (b"y" * (2**20 - 1) + b"\r\n" + b"z\r\n" * 2**19, "x\n", b"x\r\n"),
+        (b"y" * (2**20 - 1) + b"\r\n" + b"z\r\n" * 2**19 + b"\n", "x\n", b"x\n"),
+    ],
+    ids=lambda value: repr(value)[:24],
+)
+def test_pi_09_a_file_of_crlf_stays_one_and_the_result_says_so(tmp_path, call, old, content, written):
+    """If it had no other line breaks and the content has none of these; anything else is written as given."""
+    (tmp_path / "f").write_bytes(old)
+    result = call(WRITE, path="f", content=content)
+    assert (tmp_path / "f").read_bytes() == written
+    is_kept = written != content.encode()
+    assert ("CRLF" in result.text) == is_kept
+    assert f"Wrote {len(written)} bytes" in result.text
+
+
+def test_pi_09_the_diff_of_a_file_of_crlf_shows_only_what_changed(tmp_path, call):
+    (tmp_path / "f").write_bytes(b"one\r\ntwo\r\n")
+    result = call(WRITE, path="f", content="one\n2\n")
+    assert result.details["diff"] == "--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n one\r\n-two\r\n+2\r\n"

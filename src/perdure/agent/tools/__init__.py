@@ -22,8 +22,8 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 from msgspec import UNSET, Struct, field
@@ -81,8 +81,21 @@ class ToolContext(Struct, frozen=True):
     """Starts processes that end with the conversation, or with the program if there is none."""
 
     def path(self, text: str) -> str:
-        """A path as a model writes one: relative to the working directory, `~` and a leading `@` allowed."""
-        return os.path.normpath(os.path.join(self.cwd, os.path.expanduser(text.removeprefix("@"))))
+        """A path as a model writes one: relative to the working directory, `~` and a leading `@` allowed. The
+        `@` is a part of it where something is there that begins with one."""
+        return self._absolute(self.named(text))
+
+    def named(self, text: str) -> str:
+        """What `text` calls a file: without the `@` before it, if that is no part of its name."""
+        without = text.removeprefix("@")
+        if without == text or os.path.lexists(self._absolute(text)):
+            return text
+        is_new = not os.path.lexists(self._absolute(without))
+        first = text.partition("/")[0]
+        return text if is_new and os.path.lexists(os.path.join(self.cwd, first)) else without
+
+    def _absolute(self, text: str) -> str:
+        return os.path.normpath(os.path.join(self.cwd, os.path.expanduser(text)))
 
 
 class Tool(Struct, frozen=True):
@@ -142,13 +155,16 @@ def checked(tool: Tool, arguments: Any) -> Any:
     """A call's arguments as `run` takes them; BadArguments if they are not what the schema asks for.
 
     What models commonly get wrong and cannot be misread is taken as it is meant: null for a parameter that is
-    left out, where null is none of its values; a number in quotes.
+    left out, where null is none of its values; a number in quotes; `ignore_case` for `ignoreCase`, and the
+    other way round.
     """
     if not isinstance(arguments, dict) or arguments.keys() == {UNPARSED}:
         raise BadArguments("the arguments are not a JSON object, perhaps because the message was cut off")
+    arguments = respelled(arguments, tool.parameters)
     left_out = _left_out(tool.parameters, [name for name, value in arguments.items() if value is None])
     given = tool.prepare({name: value for name, value in arguments.items() if name not in left_out})
     if isinstance(tool.parameters, type):
+        _refuse_unknown_fields(given, tool.parameters)
         try:
             return msgspec.convert(given, tool.parameters, strict=False)
         except msgspec.ValidationError as error:
@@ -158,7 +174,85 @@ def checked(tool: Tool, arguments: Any) -> Any:
     try:
         return _check(tool.parameters)(given)
     except fastjsonschema.JsonSchemaValueException as error:
-        raise BadArguments(str(error)) from None
+        known = ""
+        if error.rule == "additionalProperties" and isinstance(error.definition, Mapping):
+            known = f"; {_listed(error.definition.get('properties', ()))}"
+        raise BadArguments(f"{error}{known}") from None
+
+
+# --- names of parameters ----------------------------------------------------------------------------------
+
+
+def respelled(given: Any, parameters: type[Struct] | Mapping[str, Any]) -> Any:
+    """Arguments by the names that the schema has, where they are written with capitals in place of
+    underscores or the other way round; also inside of them. One that may have any name keeps its own."""
+    if isinstance(given, list):
+        return [respelled(each, parameters) for each in given]
+    if not isinstance(given, dict):
+        return given
+    known = _parameters_inside(parameters)
+    spellings = {_without_case(name): name for name in known}
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        meant: str = name
+        if name not in known:
+            meant = spellings.get(_without_case(name)) or name
+            if meant in given or meant in found:
+                meant = name  # both are there: one is unknown, and refused
+        inside = known.get(meant)
+        found[meant] = value if inside is None else respelled(value, inside)
+    return found
+
+
+def _parameters_inside(
+    parameters: type[Struct] | Mapping[str, Any],
+) -> Mapping[str, type[Struct] | None]:
+    """The names of all parameters, each with what those inside of it are, if there are any. Of a schema that
+    allows other names, none."""
+    if isinstance(parameters, type):
+        return _fields(parameters)
+    if parameters.get("additionalProperties") is not False or not isinstance(
+        parameters.get("properties"), Mapping
+    ):
+        return {}
+    return dict.fromkeys(parameters["properties"])
+
+
+@functools.cache
+def _fields(parameters: type[Struct]) -> Mapping[str, type[Struct] | None]:
+    return {field.encode_name: _struct_in(field.type) for field in msgspec.structs.fields(parameters)}
+
+
+def _struct_in(kind: Any) -> type[Struct] | None:
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return kind
+    return next(filter(None, map(_struct_in, get_args(kind))), None)
+
+
+def _without_case(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _refuse_unknown_fields(given: Any, parameters: type[Struct], where: str = "") -> None:
+    if isinstance(given, list):
+        for number, each in enumerate(given):
+            _refuse_unknown_fields(each, parameters, f"{where}[{number}]")
+    elif isinstance(given, dict):
+        known = _fields(parameters)
+        unknown = [f"`{name}`" for name in given if name not in known]
+        if unknown and parameters.__struct_config__.forbid_unknown_fields:
+            there = f" in {where}" if where else ""
+            raise BadArguments(f"no such field{there}: {', '.join(unknown)}; {_listed(known)}")
+        for name, inside in known.items():
+            if inside is not None and name in given:
+                _refuse_unknown_fields(given[name], inside, f"{where}.{name}".removeprefix("."))
+
+
+def _listed(names: Iterable[str]) -> str:
+    return f"the fields are {', '.join(f'`{name}`' for name in names)}" if names else "there are none"
+
+
+# --- other people's schemas -------------------------------------------------------------------------------
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, Struct
 
-from perdure.agent.tools import AgentToolResult, Tool, ToolContext
+from perdure.agent.tools import AgentToolResult, Tool, ToolContext, respelled
 from perdure.agent.tools.replacing import changes, replace
 from perdure.agent.tools.workspace import (
     SNIFFED,
@@ -63,12 +63,8 @@ class Edit(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     ] = ()
 
 
-_NAMES = {"old_text": "oldText", "new_text": "newText"}
-
-
 def as_meant(given: dict[str, Any]) -> dict[str, Any]:
-    """Names in snake case; `edits` alone, also as JSON in a string."""
-    given = _renamed(given)
+    """`edits` alone, also as JSON in a string."""
     edits = given.get("edits")
     if isinstance(edits, str):
         try:
@@ -76,16 +72,12 @@ def as_meant(given: dict[str, Any]) -> dict[str, Any]:
         except (ValueError, RecursionError):
             return given
     if isinstance(edits, list):
-        edits = [_renamed(each) if isinstance(each, dict) else each for each in edits]
-        both = {*_NAMES.values()}
+        edits = respelled(edits, Replacement)
+        both = {"oldText", "newText"}
         if edits and not given.keys() & both and isinstance(edits[0], dict) and edits[0].keys() == both:
             given |= edits.pop(0)
         given["edits"] = edits
     return given
-
-
-def _renamed(given: dict[str, Any]) -> dict[str, Any]:
-    return {_NAMES.get(name, name): value for name, value in given.items()}
 
 
 @telling

@@ -6,23 +6,24 @@ An empty directory, or one in which everything is ignored, is not found: git doe
 from __future__ import annotations
 
 import os
-import stat
-import threading
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct
 
 from perdure.agent.tools import AgentToolResult, Tool, ToolContext
 from perdure.agent.tools.output import BYTES, LINES, head
-from perdure.agent.tools.ripgrep import Enough, files, glob_of
+from perdure.agent.tools.ripgrep import Enough, files, located
 from perdure.agent.tools.walk import Glob
-from perdure.agent.tools.workspace import Place, Refused, in_thread, place, readable, status, telling
+from perdure.agent.tools.workspace import Place, in_thread, place, readable, telling
 
 
 class Find(Struct, frozen=True, forbid_unknown_fields=True):
     pattern: Annotated[
         str,
-        Meta(description="A glob: `*.py` at any depth; with a slash, from `path` on: `src/**/*.{js,ts}`."),
+        Meta(
+            description="A glob: `*.py` at any depth; with a slash, from `path` on: `src/**/*.{js,ts}`. "
+            "It may name a place elsewhere: `/etc/*.conf`."
+        ),
     ]
     path: Annotated[str, Meta(description="The directory to look in. Default: `.`")] = "."
     limit: Annotated[int, Meta(description="How many to show. Default: 1000", ge=1)] = 1000
@@ -30,9 +31,7 @@ class Find(Struct, frozen=True, forbid_unknown_fields=True):
 
 @telling
 async def find(args: Find, ctx: ToolContext) -> AgentToolResult:
-    target = place(ctx, args.path)
-    glob = glob_of(args.pattern)
-    await in_thread(_must_be_directory, target)
+    target, glob = await in_thread(located, args.pattern, place(ctx, args.path), ctx)
     found = _Found(glob, args.limit)
     complete = await files(target.path, ctx, found.take)
     return _result(found, target, ctx, complete=complete)
@@ -45,11 +44,6 @@ FIND = Tool(
     Find,
     find,
 )
-
-
-def _must_be_directory(_stop: threading.Event, target: Place) -> None:
-    if not stat.S_ISDIR(status(target).st_mode):
-        raise Refused(f"{target.shown} is not a directory: give the directory to look in.")
 
 
 class _Found:

@@ -16,13 +16,16 @@ import os
 import re
 import shutil
 import site
+import stat
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from perdure.agent.tools import ToolContext, processes, walk
 from perdure.agent.tools.walk import Glob, Search
-from perdure.agent.tools.workspace import Refused
+from perdure.agent.tools.workspace import Place, Refused, place, status
 
 _FLAGS = (
     *("--no-config", "--no-messages", "--no-ignore-messages", "--color=never", "--null", "--sort=path"),
@@ -37,6 +40,7 @@ _LONGEST_VERSION = 4096
 _VERSION_TIMEOUT_S = 2.0
 _agreement: dict[tuple[str, int], bool] = {}
 """What each `rg` on the PATH answered, by its path and when it was modified."""
+_GLOB_CHARACTERS = frozenset("*?[]{}\\")
 _PATIENCE = 60.0  # seconds; a pattern may take for ever
 _LONGEST_SHOWN = 2000
 _LONGEST_RECORD = 2**20
@@ -133,6 +137,33 @@ def glob_of(text: str) -> Glob:
         return Glob(text)
     except ValueError as error:
         raise Refused(f"{text!a} is not a glob: {error}.") from None
+
+
+def located(_stop: threading.Event, pattern: str, target: Place, ctx: ToolContext) -> tuple[Place, Glob]:
+    """The directory that a glob is about, and the glob from there on. That is `target`, unless the glob leads
+    out of it (`/etc/*.conf`, `~/*.md`, `../lib/*.py`) or that is the root: then it is the folders that the
+    glob begins with. Nothing looks through the whole file system for what has a place in it."""
+    folders = pattern.rstrip("/").split("/")[:-1]
+    fixed = [*takewhile(lambda name: _GLOB_CHARACTERS.isdisjoint(name), folders)]
+    start = "/".join(fixed)
+    leads_out = pattern.startswith(("/", "~/")) or ".." in fixed or _is_root(target.path)
+    found = place(ctx, os.path.join(target.path, os.path.expanduser(start)))
+    # A glob may begin with `/` as a rule of .gitignore does: `/*.py` is a file of `target` itself.
+    below = os.path.join(target.path, start.removeprefix("/"))
+    is_rule = pattern.startswith("/") and not os.path.isdir(found.path) and os.path.isdir(below)
+    if not leads_out or not start or is_rule or _is_root(found.path):
+        return _must_be_directory(target), glob_of(pattern)
+    return _must_be_directory(found), glob_of("/" + pattern.removeprefix(start).lstrip("/"))
+
+
+def _is_root(path: str) -> bool:
+    return os.path.dirname(path) == path
+
+
+def _must_be_directory(target: Place) -> Place:
+    if not stat.S_ISDIR(status(target).st_mode):
+        raise Refused(f"{target.shown} is not a directory: give the directory to look in.")
+    return target
 
 
 async def files(directory: str, ctx: ToolContext, take: Callable[[str], None]) -> bool:

@@ -83,7 +83,7 @@ async def turn(place: Place) -> AsyncIterator[None]:
 class Place(NamedTuple):
     path: str
     shown: str
-    """As the model called it, without the `@` that is no part of it."""
+    """As the model called it, without an `@` that is no part of it."""
 
 
 def place(ctx: ToolContext, text: str) -> Place:
@@ -94,7 +94,7 @@ def place(ctx: ToolContext, text: str) -> Place:
         raise Refused("The path has characters that no file name can have.") from None
     if "\0" in text:
         raise Refused("The path has a NUL character, which no file name can have.")
-    return Place(ctx.path(text), printable(text.removeprefix("@")) or ".")
+    return Place(ctx.path(text), printable(ctx.named(text)) or ".")
 
 
 def readable(path: str, ctx: ToolContext) -> str:

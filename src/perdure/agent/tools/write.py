@@ -12,8 +12,10 @@ from perdure.agent.tools import AgentToolResult, Tool, ToolContext
 from perdure.agent.tools.output import count_lines
 from perdure.agent.tools.replacing import changes, replace
 from perdure.agent.tools.workspace import (
+    SNIFFED,
     Place,
     Refused,
+    filled,
     in_thread,
     is_binary,
     open_regular,
@@ -23,6 +25,7 @@ from perdure.agent.tools.workspace import (
 )
 
 _SHOWN_AS_DIFF = 2**20
+_CHUNK = 2**20
 
 
 class Write(Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,28 +41,34 @@ async def write(args: Write, ctx: ToolContext) -> AgentToolResult:
     except UnicodeEncodeError:
         raise Refused("The content has lone surrogates, which are not text: leave them out.") from None
     async with turn(target):
-        return await in_thread(_write, target, args.content, data)
+        return await in_thread(_write, target, data)
 
 
 WRITE = Tool(
     "write",
-    "Write a whole file: it is made, with the directories above it, or replaced. To change a part of a file, "
-    "use edit.",
+    "Write a whole file: it is made, with the directories above it, or replaced. In place of a file whose "
+    "lines all end with CRLF, content without any CRLF gets them. To change a part of a file, use edit.",
     Write,
     write,
 )
 
 
-def _write(_stop: threading.Event, target: Place, content: str, data: bytes) -> AgentToolResult:
+def _write(_stop: threading.Event, target: Place, data: bytes) -> AgentToolResult:
     old = _old(target)
+    # A model that was shown a file has not seen its carriage returns.
+    keeps_crlf = old is not None and b"\n" in data and b"\r\n" not in data and _has_only_crlf(target)
+    if keeps_crlf:
+        data = data.replace(b"\n", b"\r\n")
     replace(target, data)
+    content = data.decode()
     lines = count_lines(content)
     amount = f"{len(data):,} bytes ({lines:,} line{'s' * (lines != 1)})"
     what = "a new file" if old is None else "replacing what was there"
+    note = " Its lines end with CRLF, as they did before." if keeps_crlf else ""
     details: dict[str, object] = {"isNew": old is None}
     if old is not None and _is_text(old):
         details |= changes(old.decode(), content, target.shown)
-    return AgentToolResult(f"Wrote {amount} to {target.shown}, {what}.", details)
+    return AgentToolResult(f"Wrote {amount} to {target.shown}, {what}.{note}", details)
 
 
 def _old(target: Place) -> bytes | None:
@@ -68,6 +77,24 @@ def _old(target: Place) -> bytes | None:
         return None
     with open_regular(target) as file:
         return file.read(_SHOWN_AS_DIFF + 1) or b""
+
+
+def _has_only_crlf(target: Place) -> bool:
+    """True if every line break of the file is CRLF and there is one: read in pieces, as far as needed."""
+    has_one = False
+    end = b""
+    with open_regular(target) as file:
+        if is_binary(filled(file, SNIFFED)):
+            return False
+        file.seek(0)
+        while piece := file.read(_CHUNK):
+            breaks = piece.count(b"\n")
+            # One at the start of a piece has its other half at the end of the piece before.
+            if breaks != (end + piece).count(b"\r\n"):
+                return False
+            has_one = has_one or breaks > 0
+            end = piece[-1:]
+    return has_one
 
 
 def _is_text(data: bytes) -> bool:
