@@ -122,6 +122,7 @@ def test_pi_07_a_prompt_ends_what_it_left_in_the_background_and_says_so_before(p
     pi.use(wire_server)
     done = pi("-p", "go")
     assert (done.returncode, done.stdout) == (0, b"done\n")
+    assert re.search(r"Ended with the conversation: (\d+ sleep(, )?){5}\n", done.stderr.decode())
     assert not sleepers(tag)
     (result,) = [text for role, text in pi.messages() if role == "toolResult"]
     assert re.fullmatch(
@@ -152,6 +153,7 @@ def test_pi_07_what_is_left_in_the_background_lives_as_long_as_the_conversation(
         assert len(sleepers(tag)) == 5
         talk.say(leaving)
         gone(tag)
+        talk.until(lambda: "Ended with the conversation: " in talk.out + talk.err)
 
 
 # --- time-out -----------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from perdure.agent.models.connections import Connections
 from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.process_origin import AgentMark
 from perdure.agent.settings import Settings, pi_home
-from perdure.agent.supervisor import Supervisor
+from perdure.agent.supervisor import Supervisor, listed
 from perdure.agent.tools import AgentToolResult, Tool
 from perdure.agent.trust import Trust
 from perdure.errors import PerdureError, UsageError
@@ -338,7 +338,8 @@ class AgentSession:
             try:
                 await self._equipment.close()
             finally:
-                await in_thread(self._supervisor.close)
+                if ended := await in_thread(self._supervisor.close):
+                    self.notices.append(f"Ended with the conversation: {listed(ended)}")
                 if self._mark is not None:
                     self._mark.close()
         session, self._session, self._agent = self._session, None, None

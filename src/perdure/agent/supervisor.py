@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from perdure import config
@@ -28,6 +28,21 @@ if TYPE_CHECKING:
 
 _KEPT = ("LD_", "DYLD_")  # what an interpreter may need to be loaded
 _ANSWER_WITHIN_S = 10.0
+_MOST_NAMED = 5
+
+
+class BackgroundProcess(NamedTuple):
+    """One that a command has started and left running."""
+
+    pid: int
+    name: str
+
+
+def listed(processes: Sequence[BackgroundProcess]) -> str:
+    """As a sentence names them."""
+    named = [f"{each.pid} {each.name}".rstrip() for each in processes]
+    more = f" and {len(named) - _MOST_NAMED:,} more" if len(named) > _MOST_NAMED else ""
+    return f"{', '.join(named[:_MOST_NAMED])}{more}"
 
 
 class Process:
@@ -104,13 +119,15 @@ class Supervisor:
         where, number = answer
         raise OSError(number, os.strerror(number), cwd if where == "directory" else command[0])
 
-    def close(self) -> None:
-        """End all that it has started, and all that this started in turn. What is started later is begun
-        anew."""
+    def close(self) -> list[BackgroundProcess]:
+        """End all that it has started, and all that this started in turn. Returns what was still running. It
+        may be used again."""
         with self._lock:
             link, self._link = self._link, None
-        if link is not None and link.is_ours:
-            link.close()
+        if link is None or not link.is_ours:
+            return []
+        link.close()
+        return link.ended
 
     def release(self) -> None:
         """Leave what it has started to itself."""
@@ -186,6 +203,8 @@ class _Link:
         self._mark = mark.encode("ascii")
         self._owner = os.getpid()
         self._running: dict[int, Process] = {}
+        self.ended: list[BackgroundProcess] = []
+        """Those that were still running when it was closed."""
         self._answers: queue.SimpleQueue[Process | tuple[str, int] | None] = queue.SimpleQueue()
         self._is_closing = self._is_lost = False
         self._reader = threading.Thread(target=self._read, daemon=True, name="supervisor")
@@ -238,12 +257,14 @@ class _Link:
         self._socket.close()
 
     def _read(self) -> None:
-        with suppress(OSError), self._socket.makefile("r", encoding="ascii") as lines:
+        with suppress(OSError), self._socket.makefile("r", encoding="utf-8", newline="\n") as lines:
             for line in lines:
-                kind, *rest = line.split()
+                kind, *rest = line.rstrip("\n").split(" ", 3)
                 if kind == "exited":
                     pid, code, others = map(int, rest)
                     self._running.pop(pid).end(code, may_have_left_others=bool(others))
+                elif kind == "ended":
+                    self.ended.append(BackgroundProcess(int(rest[0]), " ".join(rest[1:])))
                 elif kind == "started":
                     process = self._running[int(rest[0])] = Process(int(rest[0]))
                     self._answers.put(process)

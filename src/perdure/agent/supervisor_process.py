@@ -11,7 +11,7 @@ those that ask a process to end, are not for it: it ends last.
 
 Its standard input is a socket. A request is the length of its text, sent together with the descriptors that
 the new process gets, and the text. An answer is a line: `ready`, `started PID`, `failed WHERE ERRNO`, and
-later `exited PID CODE OTHERS`.
+later `exited PID CODE OTHERS`; at the end, `ended PID NAME` for each process that was still running.
 """
 
 from __future__ import annotations
@@ -84,16 +84,20 @@ def _from_ps() -> list[RunningProcess]:
 
 
 def name_of(pid: int) -> str:
-    """The name of its program, as the system knows it; empty if it has ended."""
+    """The name of its program, as the system knows it, on one line; empty if it has ended."""
+    return "".join(char if char.isprintable() else "?" for char in _name_of(pid).strip())
+
+
+def _name_of(pid: int) -> str:
     if not HAS_PROC:
         import subprocess
 
         command = ["ps", "-p", str(pid), "-o", "comm="]
         listed = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-        return os.path.basename(listed.stdout.decode("utf-8", "replace").strip())
+        return os.path.basename(listed.stdout.decode("utf-8", "replace"))
     try:
         with open(f"/proc/{pid}/comm", "rb") as file:
-            return file.read().decode("utf-8", "replace").strip()
+            return file.read().decode("utf-8", "replace")
     except OSError:
         return ""
 
@@ -246,6 +250,9 @@ class _Supervisor:
         while misses < 2 and time.monotonic() < force_at + GIVE_UP:
             self.reap()
             living = self.living() - beyond_us
+            if not asked:
+                for pid in sorted(living):
+                    self.tell(f"ended {pid} {name_of(pid)}")
             is_forced = time.monotonic() >= force_at
             for pid in living if is_forced else living - asked:
                 try:

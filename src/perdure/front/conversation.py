@@ -22,7 +22,7 @@ from perdure.front.amounts import tokens
 from perdure.front.face import Face, Running
 from perdure.front.narration import Narrator, end_of, words
 from perdure.front.opening import Meant
-from perdure.front.output import Styled
+from perdure.front.output import OutputLost, Styled
 from perdure.front.visible import one_line
 from perdure.session.entry import Assistant, Body, SessionInfo, User
 from perdure.session.session import Session
@@ -404,3 +404,5 @@ class Conversation:
             await in_thread(self.session.close)  # where the agent did not come to hold it
             if not self.is_said:
                 await in_thread(self.meant.remove_if_unused)
+        with suppress(OSError, OutputLost):  # of a terminal that went away
+            self.show_notices()

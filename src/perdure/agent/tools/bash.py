@@ -20,17 +20,15 @@ from typing import Annotated, BinaryIO
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from perdure.agent.supervisor import Supervisor
+from perdure.agent.supervisor import Supervisor, listed
 from perdure.agent.tools import AgentToolResult, Tool, ToolContext, bash_log
 from perdure.agent.tools.output import BYTES, LINES, Bounded, tail
 from perdure.agent.tools.processes import Ended, run
-from perdure.agent.tools.workspace import printable
 from perdure.errors import PerdureError
 
 DEFAULT_TIMEOUT_S = 120
 LONGEST_TIMEOUT_S = 3600
 _BETWEEN_UPDATES = 0.1
-_PROCESSES_NAMED = 5
 _MOST_LOGGED = 512 * 1024 * 1024  # the folder for temporary files is memory on many machines
 
 
@@ -96,10 +94,8 @@ class Ran(Struct, frozen=True):
         left = self.ended.background if self.ended is not None else ()
         if not left:
             return ""
-        named = ", ".join(f"{each.pid} {printable(each.name)}".rstrip() for each in left[:_PROCESSES_NAMED])
-        more = f" and {len(left) - _PROCESSES_NAMED:,} more" if len(left) > _PROCESSES_NAMED else ""
         verb = "It ends" if len(left) == 1 else "They end"
-        return f"[Still running in the background: {named}{more}. {verb} with this conversation.]"
+        return f"[Still running in the background: {listed(left)}. {verb} with this conversation.]"
 
 
 async def run_in_shell(

@@ -24,14 +24,14 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 from uuid import uuid4
 
 from msgspec import Struct
 
 from perdure.agent import supervisor_process
 from perdure.agent.process_origin import MARK
-from perdure.agent.supervisor import Supervisor, of_this_program
+from perdure.agent.supervisor import BackgroundProcess, Supervisor, of_this_program
 from perdure.agent.supervisor_process import GIVE_UP, GRACE, add_descendants, all_processes, name_of
 
 _TETHER = 97  # its number in a process: shells use those up to 10, and 255
@@ -39,11 +39,6 @@ _QUIET = 0.1  # a child in the background may hold the pipe for ever; what the c
 _LONGEST_DRAIN = 0.5
 _CHUNK = 64 * 1024
 _CAN_WATCH_PIPES = os.name == "posix"
-
-
-class BackgroundProcess(NamedTuple):
-    pid: int
-    name: str
 
 
 class Ended(Struct, frozen=True):
