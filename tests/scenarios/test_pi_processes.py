@@ -122,11 +122,11 @@ def test_pi_07_a_prompt_ends_what_it_left_in_the_background_and_says_so_before(p
     pi.use(wire_server)
     done = pi("-p", "go")
     assert (done.returncode, done.stdout) == (0, b"done\n")
-    assert re.search(r"Ended with the conversation: (\d+ sleep(, )?){5}\n", done.stderr.decode())
+    assert re.search(r"Ended with the conversation: (\d+ \S+?(, )?){5}\n", done.stderr.decode())
     assert not sleepers(tag)
     (result,) = [text for role, text in pi.messages() if role == "toolResult"]
     assert re.fullmatch(
-        r"\(no output\)\n\n\[Still running in the background: (\d+ sleep(, )?){5}\. "
+        r"\(no output\)\n\n\[Still running in the background: (\d+ \S+?(, )?){5}\. "
         r"They end with this conversation\.\]",
         result,
     )
@@ -154,6 +154,17 @@ def test_pi_07_what_is_left_in_the_background_lives_as_long_as_the_conversation(
         talk.say(leaving)
         gone(tag)
         talk.until(lambda: "Ended with the conversation: " in talk.out + talk.err)
+
+
+def test_pi_23_a_command_of_the_users_says_what_it_left_running(pi, wire_server, tag):
+    pi.use(wire_server)
+    with Piped(cwd=pi.project) as talk:
+        talk.say(f"!setsid sleep {tag} >/dev/null 2>&1 &")
+        talk.until(lambda: "Still running in the background: " in talk.out + talk.err)
+        (left,) = sleepers(tag)
+        assert f"{left} sleep; until this conversation ends" in talk.out + talk.err
+        assert talk.leave() == 0
+    assert not sleepers(tag)
 
 
 # --- time-out -----------------------------------------------------------------------------------------

@@ -372,6 +372,11 @@ class Conversation:
             finally:
                 self.face.running([])
         recalling.show_command(ran, self.face)
+        if last is not None and last.details and "background" in last.details:
+            left = (
+                f"Still running in the background: {last.details['background']}; until this conversation ends"
+            )
+            self.face.note(Styled(one_line(left), "dim"))
 
     @contextmanager
     def _noting_what_is_said(self) -> Iterator[None]:

@@ -14,13 +14,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
-from typing import Annotated, BinaryIO
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, BinaryIO
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from perdure.agent.supervisor import Supervisor, listed
+from perdure.agent.supervisor import BackgroundProcess, Supervisor, listed
 from perdure.agent.tools import AgentToolResult, Tool, ToolContext, bash_log
 from perdure.agent.tools.output import BYTES, LINES, Bounded, tail
 from perdure.agent.tools.processes import Ended, run
@@ -74,11 +74,14 @@ class Ran(Struct, frozen=True):
             self._left_running(),
             complaint,
         ]
-        return AgentToolResult(
-            "\n\n".join(filter(None, parts)),
-            {"fullOutputPath": self.path} if self.path else UNSET,
-            is_error=bool(complaint),
-        )
+        details: dict[str, Any] = {"fullOutputPath": self.path} if self.path else {}
+        if self._background:
+            details["background"] = listed(self._background)
+        return AgentToolResult("\n\n".join(filter(None, parts)), details or UNSET, is_error=bool(complaint))
+
+    @property
+    def _background(self) -> Sequence[BackgroundProcess]:
+        return self.ended.background if self.ended is not None else ()
 
     def _remark(self) -> str:
         if not self.shown.truncated:
@@ -91,11 +94,12 @@ class Ran(Struct, frozen=True):
         return f"[{said} {self.rest}]"
 
     def _left_running(self) -> str:
-        left = self.ended.background if self.ended is not None else ()
-        if not left:
+        if not self._background:
             return ""
-        verb = "It ends" if len(left) == 1 else "They end"
-        return f"[Still running in the background: {listed(left)}. {verb} with this conversation.]"
+        verb = "It ends" if len(self._background) == 1 else "They end"
+        return (
+            f"[Still running in the background: {listed(self._background)}. {verb} with this conversation.]"
+        )
 
 
 async def run_in_shell(

@@ -143,17 +143,16 @@ class _Call:
     async def watch(self, timeout: float | None) -> Ended:
         await self._first_of(self.exited, timeout)
         in_time = self.exited.done()
+        background: Sequence[BackgroundProcess] = ()
         if in_time:
             await self._drain()
+            background = await self._left_running()
         if not in_time or self.stopped.done():
             await self.tree.end()
             await asyncio.wait([self.exited], timeout=GIVE_UP)
             await asyncio.wait([self.end_of_output], timeout=_QUIET)
         elif self.process.is_lost:
             await self.tree.end()  # what its supervisor would have ended
-        background: list[BackgroundProcess] = []
-        if in_time and self.process.may_have_left_others:
-            background = await asyncio.to_thread(self.tree.named)
         self.is_over = True
         if self.failure is not None:
             raise self.failure
@@ -167,6 +166,12 @@ class _Call:
             await self._first_of(self.end_of_output, wait)
             if self.end_of_output.done() or self.stopped.done():
                 return
+
+    async def _left_running(self) -> Sequence[BackgroundProcess]:
+        if not self.process.may_have_left_others or not await asyncio.to_thread(self.tree.living):
+            return ()
+        await self._first_of(self.stopped, _QUIET)  # some are about to end, or to become another program
+        return await asyncio.to_thread(self.tree.named)
 
     async def _first_of(self, future: asyncio.Future[None], timeout: float | None) -> None:
         await asyncio.wait([future, self.stopped], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
