@@ -15,4 +15,4 @@ async def echo(args: Said, ctx: Any) -> AgentToolResult:
     return AgentToolResult(f"said {args.text}")
 
 
-ECHO = Tool("echo", "Says it again.", Said, echo)
+ECHO = Tool("echo", "Says it again.", Said, echo, is_read_only=True)

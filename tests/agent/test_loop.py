@@ -13,7 +13,7 @@ from perdure.agent.loop import Bench, turn
 from perdure.agent.models import UNPARSED, Cost, Finished, Request, Usage
 from perdure.agent.switch import Stopped, Switch
 from perdure.agent.tools import AgentToolResult, Tool
-from perdure.errors import ModelError, ModelUnavailable
+from perdure.errors import ModelError, ModelUnavailable, NotSaved
 from perdure.session.context import INTERRUPTED
 from perdure.session.entry import Assistant, Text, Thinking, ToolCall, ToolResult, User, text_of
 from perdure.session.record import loads
@@ -104,7 +104,7 @@ async def test_pieces_of_a_block_are_joined_and_every_update_knows_the_message_s
 
 
 async def test_calls_are_answered_in_their_order_though_the_second_ends_first():
-    """They run at once: each waits for the other to have begun."""
+    """They only read, and run at once: each waits for the other to have begun."""
     began = [asyncio.Event(), asyncio.Event()]
     first_may_end = asyncio.Event()
 
@@ -120,7 +120,10 @@ async def test_calls_are_answered_in_their_order_though_the_second_ends_first():
         first_may_end.set()
         return AgentToolResult("second")
 
-    tools = [Tool("one", "", Said, first), Tool("two", "", Said, second)]
+    tools = [
+        Tool("one", "", Said, first, is_read_only=True),
+        Tool("two", "", Said, second, is_read_only=True),
+    ]
     watched = Watched([call("a", "one"), call("b", "two")], tools=tools)
     await watched.run()
     results = [m for m in watched.kept if isinstance(m, ToolResult)]
@@ -251,7 +254,10 @@ async def test_g_6_stopping_ends_the_tools_and_keeps_what_they_gave():
             ended.append(ctx.call_id)
         raise AssertionError
 
-    tools = [Tool("quick", "", Said, quick), Tool("slow", "", Said, slow)]
+    tools = [
+        Tool("quick", "", Said, quick, is_read_only=True),
+        Tool("slow", "", Said, slow, is_read_only=True),
+    ]
     calls = [call("a", "slow", text="so far"), call("b", "quick"), call("c", "slow")]
     watched = Watched(calls, tools=tools)
 
@@ -271,6 +277,50 @@ async def test_g_6_stopping_ends_the_tools_and_keeps_what_they_gave():
         "b": ("done", False),
         "c": (INTERRUPTED, True),
     }
+
+
+async def test_g_6_a_call_that_waited_for_its_turn_is_not_run_and_told_as_such():
+    """It has a result, as every call has, and neither began nor ended."""
+    ran = []
+
+    async def write(args: Said, ctx: Any) -> AgentToolResult:
+        ran.append(ctx.call_id)
+        watched.switch.stop()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    watched = Watched([call("a", "write"), call("b")], tools=[Tool("write", "", Said, write), ECHO])
+    with pytest.raises(Stopped):
+        await watched.run()
+    assert ran == ["a"]
+    results = {m.tool_call_id: (text_of(m.content), m.is_error) for m in watched.kept[1:]}
+    assert results == {"a": (INTERRUPTED, True), "b": ("Interrupted: this tool call was not run.", True)}
+    told = [(e.type, e.tool_call_id) for e in watched.told if e.type.startswith("tool_")]
+    assert told == [("tool_execution_start", "a"), ("tool_execution_end", "a")]
+    assert watched.told[-1] == MessageEnd(watched.kept[-1], "e3")
+
+
+async def test_a_call_behind_one_whose_result_is_refused_is_not_run():
+    """What is done must be on disk before the next thing is done."""
+    ran = []
+
+    async def write(args: Said, ctx: Any) -> str:
+        ran.append(ctx.call_id)
+        return "done"
+
+    watched = Watched([call("a", "write"), call("b", "write")], tools=[Tool("write", "", Said, write)])
+    keep = watched.keep
+
+    async def refuse(message: Any) -> str:
+        if isinstance(message, ToolResult) and message.tool_call_id == "a":
+            raise NotSaved("a file", OSError("full"))
+        return await keep(message)
+
+    watched.keep = refuse  # type: ignore[method-assign]
+    with pytest.raises(NotSaved):
+        await watched.run()
+    assert ran == ["a"]
+    assert text_of(watched.kept[-1].content) == "Interrupted: this tool call was not run."
 
 
 REPLY = [Thinking("hmm"), "let me see", ToolCall("a", "echo", {"text": "x"}), ToolCall("b", "echo", {})]

@@ -265,7 +265,7 @@ async def test_tools_are_as_providers_take_them(tmp_path):
         {
             "name": "annotated",
             "description": "",
-            "annotations": {"title": "Its title"},
+            "annotations": {"title": "Its title", "readOnlyHint": True},
             "inputSchema": of_object,
         },
         {"name": "n" * 10_000, "inputSchema": of_object},
@@ -284,6 +284,7 @@ async def test_tools_are_as_providers_take_them(tmp_path):
         assert (plain.name, plain.description) == ("my_server_plain", "What it does.")
         assert (odd.name, odd.description) == ("my_server_no_dots_or_lines__", "A title")
         assert annotated.description == "Its title"
+        assert not annotated.is_read_only  # which is its server's word alone
         assert len(long.name) == len(described.name) == 64
         assert long.name.startswith("my_server_nnn")
         assert len(described.description) == 4096

@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.agent.agent import Agent
+from perdure.agent.agent import Agent, Voice
 from perdure.agent.compaction import NoCompaction, SummaryCompaction
 from perdure.agent.events import AutoRetryStart, CompactionEnd, MessageEnd, MessageStart, MessageUpdate
 from perdure.agent.loop import BY_USER, Bench
-from perdure.agent.model_choice import Voice
 from perdure.agent.settings import Retry
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
-from perdure.session.entry import Assistant, Message
+from perdure.session.entry import Assistant
 from perdure.session.session import Session
 from perdure.session.stores.memory import MemoryStore
 from perdure.testing import ScriptedModel
@@ -44,10 +43,13 @@ async def told(events) -> list[Any]:
         return [event async for event in events]
 
 
+def messages(session) -> list[Any]:
+    return [entry.body.message for entry in session.entries if entry.type == "message"]
+
+
 def answers(session) -> list[tuple[str, str]]:
     """Those that are kept: their text, and how they ended."""
-    messages = [entry.body.message for entry in session.entries if entry.type == "message"]
-    return [(m.text, m.stop_reason) for m in messages if isinstance(m, Assistant)]
+    return [(m.text, m.stop_reason) for m in messages(session) if isinstance(m, Assistant)]
 
 
 async def test_a_half_answer_leaves_no_trace_where_a_retry_succeeds(session):
@@ -120,7 +122,7 @@ async def test_g_6_what_ends_a_turn_between_two_attempts_keeps_what_arrived(sess
             watching.cancel()
     await asyncio.wait([watching])
     assert answers(session) == [("half an ans", "aborted")]
-    assert session.entries[-1].body.message.error_message == BY_USER
+    assert messages(session)[-1].error_message == BY_USER
 
 
 async def test_an_overflow_in_the_middle_of_an_answer_leaves_no_half_answer_behind(session):
@@ -165,9 +167,8 @@ def test_one_answer_is_kept_whatever_the_attempts_were(broken, most, end):
                 "error": [["ha", ModelError("wrong")]],
                 "": [],
             }
-            last = ends_with[end]
             retry = Retry(max_retries=most, base_delay_ms=0)
-            agent = agent_in(session, *failures, *last, retry=retry)
+            agent = agent_in(session, *failures, *ends_with[end], retry=retry)
             events = await told(agent.send("hello"))
             made = broken[: most + 1]
             is_last_made = len(broken) <= most
@@ -178,7 +179,7 @@ def test_one_answer_is_kept_whatever_the_attempts_were(broken, most, end):
                 expected = (next((text for text in reversed(arrived) if text), ""), "error")
             assert answers(session) == [expected]
             ended = [e.message for e in events if isinstance(e, MessageEnd)]
-            assert [e.body.message for e in session.entries if isinstance(e.body, Message)] == ended
+            assert messages(session) == ended
             assert_each_attempt_has_an_end(events)
             broke = [e for e in events if isinstance(e, MessageUpdate)]
             ends = [e for e in broke if e.assistant_message_event.type == "error"]

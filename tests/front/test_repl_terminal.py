@@ -319,6 +319,24 @@ def test_g_6_esc_and_ctrl_c_end_the_turn_keep_what_arrived_and_the_shell_goes_on
     assert shell.pi.messages()[-2:] == [("user", "three"), ("assistant", "still here")]
 
 
+def test_g_6_a_call_that_esc_kept_from_starting_is_shown_as_not_run(shell):
+    """It waited for the one before it."""
+    calls = called(
+        ("a", "bash", {"command": "touch began; sleep 60"}), ("b", "bash", {"command": "touch two"})
+    )
+    shell.answers(events(calls))
+    terminal = shell.start()
+    say(terminal, "go")
+    terminal.until((shell.pi.project / "began").exists)
+    terminal.keys("escape")
+    terminal.until("Interrupted")
+    until_idle(terminal)
+    first, second = (line for line in terminal.screen if line.startswith("▸ bash"))
+    assert (first.split()[-1], second) == ("failed", "▸ bash  touch two  not run")
+    assert not (shell.pi.project / "two").exists()
+    assert [role for role, _ in shell.pi.messages()] == ["user", "assistant", "toolResult", "toolResult"]
+
+
 def test_g_6_ctrl_c_twice_in_the_middle_of_an_answer_leaves_with_all_that_arrived(shell):
     shell.answers(streamed("half of it", shell.gate()))
     terminal = shell.start()

@@ -318,6 +318,10 @@ def _sound(tool: Any, name: str) -> Tool:
             f"the description of {called.name} is {type(called.description).__name__}, and not text"
         )
     _callable(called.run, "a Tool")
+    if not isinstance(called.is_read_only, bool):
+        raise TypeError(
+            f"is_read_only of {called.name} is {called.is_read_only!r}, and neither True nor False"
+        )
     if not isinstance(called.spec.parameters, Mapping):
         raise TypeError(f"the parameters of {called.name} are neither a Struct nor a JSON Schema")
     dumps(called.spec)  # what cannot be said to a model is no schema

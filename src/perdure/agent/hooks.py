@@ -42,9 +42,6 @@ class Hooks:
         self._notice = notice
         self._failed: list[Hook] = []
 
-    def __bool__(self) -> bool:
-        return bool(self.before or self.after)
-
     async def before_tool(self, call: ToolCall) -> ToolCall | AgentToolResult:
         """The call as it is to be run, or what it is answered with instead. Each hook sees what those before
         it made of the call, in a copy: the message that made it is on disk already."""

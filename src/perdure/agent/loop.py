@@ -5,6 +5,10 @@ not kept; what streams in is the one exception. However a turn is ended (stopped
 task cancelled), what had arrived is kept before it ends: the broken-off answer, the results that came, and
 "interrupted" for the calls that have none. Tools are ended before that. Where the model fails, what arrived
 stays in the draft: whoever asked decides whether it is kept or the model is asked again.
+
+The calls of an answer are run as if one after the other. A call of a tool that is not read-only starts when
+all before it have ended and their results are kept, and runs alone; what follows waits for it. Calls that
+follow one another and only read run at once, since nobody could tell the difference.
 """
 
 from __future__ import annotations
@@ -48,6 +52,7 @@ Keep = Callable[[EventMessage], Awaitable[str]]
 """Makes a message durable; returns what it is called from then on."""
 
 BY_USER = "Interrupted by the user"
+_NOT_RUN = "Interrupted: this tool call was not run."
 LEFT = (GeneratorExit, asyncio.CancelledError)
 """How a turn ends when whoever watched it is gone."""
 
@@ -213,11 +218,30 @@ class _Running:
     def __init__(self, call: ToolCall, bench: Bench, told: asyncio.Queue[_Running]) -> None:
         self.call = call
         self.progress: AgentToolResult | None = None
+        self.is_reading = not bench.hooks.before and _is_read_only(call, bench)
+        """Whether it is certain that it only reads: a hook may have another tool called."""
+        self.is_first = asyncio.Event()
+        """Set when all calls before it have ended."""
         self._told = told
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         context = ToolContext(bench.cwd, call.id, bench.environment, self._update, bench.supervisor)
-        self.task = asyncio.create_task(_run(call, bench, context), name=f"tool {call.name}")
+        self.task = asyncio.create_task(self._run(bench, context), name=f"tool {call.name}")
         self.task.add_done_callback(lambda _: told.put_nowait(self))
+
+    async def _run(self, bench: Bench, context: ToolContext) -> AgentToolResult:
+        call, hooks = self.call, bench.hooks
+        if hooks.before:
+            asked = await hooks.before_tool(call)
+            if isinstance(asked, AgentToolResult):
+                return await hooks.after_tool(call, asked)
+            call = asked
+            if _is_read_only(call, bench):
+                self.is_reading = True
+                self._told.put_nowait(self)  # now others may start
+        if not self.is_reading:
+            await self.is_first.wait()
+        result = await _called(call, bench.tools, context)
+        return await hooks.after_tool(call, result) if hooks.after else result
 
     def _update(self, so_far: AgentToolResult) -> None:
         self.progress = so_far
@@ -252,16 +276,23 @@ async def _call_tools(
     running: list[_Running] = []
     left = 0  # the first whose result is not kept
     try:
-        for call in calls:
-            yield ToolExecutionStart(call.id, call.name, call.arguments)
-        running = [_Running(call, bench, told) for call in calls]
-        for one in running:
-            while not one.task.done():
+        while left < len(calls):
+            for call in calls[len(running) :]:
+                if switch.is_off:
+                    raise Stopped
+                if not _may_start(call, running[left:], bench):
+                    break
+                yield ToolExecutionStart(call.id, call.name, call.arguments)
+                running.append(_Running(call, bench, told))
+            one = running[left]
+            one.is_first.set()
+            if not one.task.done():
                 other = await switch.unless_stopped(told.get)
                 if other.progress is not None and not other.task.done():
                     yield ToolExecutionUpdate(
                         other.call.id, other.call.name, other.call.arguments, other.progress
                     )
+                continue
             message = one.message()
             id = await keep(message)
             left += 1
@@ -273,18 +304,27 @@ async def _call_tools(
         raise
     except Stopped:
         await _end(running)
-        kept = await _keep_all([one.message() for one in running[left:]], keep)
-        for one, (message, id) in zip(running[left:], kept, strict=True):
-            for event in _ended(one, message, id):
+        for at, (message, id) in enumerate(await _keep_all(_results(calls, running)[left:], keep), left):
+            for event in _ended(running[at], message, id) if at < len(running) else _told_of(message, id):
                 yield event
         raise
-    except PerdureError:  # one was refused: the others have been run, too
+    except PerdureError:  # one was refused: others may have been run, too
         await _end(running)
         with suppress(PerdureError):
             await _keep_all(_results(calls, running)[left + 1 :], keep)
         raise
     finally:
         await _end(running)
+
+
+def _may_start(call: ToolCall, unfinished: Sequence[_Running], bench: Bench) -> bool:
+    """`unfinished` are the calls that have started, and whose results are not kept."""
+    return not unfinished or (_is_read_only(call, bench) and all(one.is_reading for one in unfinished))
+
+
+def _is_read_only(call: ToolCall, bench: Bench) -> bool:
+    tool = bench.tools.get(call.name)
+    return tool is not None and tool.is_read_only
 
 
 async def _keep_all(messages: Sequence[ToolResult], keep: Keep) -> list[tuple[ToolResult, str]]:
@@ -308,11 +348,15 @@ def _results(calls: Sequence[ToolCall], running: Sequence[_Running]) -> list[Too
 
 
 def _never_run(call: ToolCall) -> ToolResult:
-    return ToolResult(call.id, call.name, [Text(INTERRUPTED)], UNSET, True, clock_milliseconds())
+    return ToolResult(call.id, call.name, [Text(_NOT_RUN)], UNSET, True, clock_milliseconds())
 
 
 def _ended(one: _Running, message: ToolResult, id: str) -> Iterator[AgentEvent]:
     yield ToolExecutionEnd(one.call.id, one.call.name, one.result(), message.is_error)
+    yield from _told_of(message, id)
+
+
+def _told_of(message: ToolResult, id: str) -> Iterator[AgentEvent]:
     yield MessageStart(message)
     yield MessageEnd(message, id)
 
@@ -324,15 +368,6 @@ async def _end(running: Sequence[_Running]) -> None:
         task.cancel()
     if tasks:
         await settled(asyncio.wait(tasks))
-
-
-async def _run(call: ToolCall, bench: Bench, context: ToolContext) -> AgentToolResult:
-    if not bench.hooks:
-        return await _called(call, bench.tools, context)
-    meant = await bench.hooks.before_tool(call)
-    if isinstance(meant, AgentToolResult):
-        return await bench.hooks.after_tool(call, meant)
-    return await bench.hooks.after_tool(meant, await _called(meant, bench.tools, context))
 
 
 async def _called(call: ToolCall, tools: Mapping[str, Tool], context: ToolContext) -> AgentToolResult:

@@ -94,7 +94,10 @@ def _rules(names: set[str]) -> list[str]:
     if "bash" in names and names & {"edit", "write"}:
         rules.append("After a change, run the project's own checks if it has some, and say what they said.")
     if len(names) > 1:
-        rules.append("Calls that do not need each other's results go into one answer: they run side by side.")
+        rules.append(
+            "Calls that do not need each other's results go into one answer: they run in their order, and "
+            "those that only read side by side."
+        )
     rules += [
         "Name files by their paths, and places in them as path:line.",
         "Be brief: what you did, what you found, what is left open. Never claim what you did not check.",

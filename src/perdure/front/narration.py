@@ -26,7 +26,7 @@ from perdure.front.amounts import counted
 from perdure.front.face import Face, Line, Running
 from perdure.front.output import Styled
 from perdure.front.visible import fit, one_line, width
-from perdure.session.entry import Assistant, User
+from perdure.session.entry import Assistant, ToolCall, ToolResult, User
 
 _DIFF_LINES = 20
 _ERROR_LINES = 5
@@ -40,6 +40,8 @@ class Narrator:
         self._model = model
         self._running: dict[str, Running] = {}
         self._arguments: dict[str, Any] = {}
+        self._waiting: dict[str, ToolCall] = {}
+        """Calls of the answer that have not started."""
         self._draft: Draft | None = None
         """An answer under way that is shown when it has ended."""
         self.is_begun = False
@@ -71,7 +73,13 @@ class Narrator:
                     face.answer(message.text)
                 face.end_of_answer()
                 self._say_how_it_ended(message)
+                if not message.is_broken_off:
+                    self._waiting = {call.id: call for call in message.calls}
+            case MessageEnd(message=ToolResult(tool_call_id=id)) if id in self._waiting:
+                call = self._waiting.pop(id)
+                face.line(*_call_line(call.name, call.arguments, Styled("not run", "yellow"), face.columns))
             case ToolExecutionStart(tool_call_id=id, tool_name=name, args=arguments):
+                self._waiting.pop(id, None)
                 self._arguments[id] = arguments
                 self._running[id] = Running(_what(name, arguments), time.monotonic())
                 self._tell_what_runs()
@@ -137,13 +145,8 @@ def call_lines(
     from perdure.front import diffs
 
     changed = diffs.summary(details)
-    end = "failed" if is_error else changed or counted(len(printed), "line")
-    tool, glance = one_line(name), one_line(render.glance(arguments))
-    if columns:
-        tool = fit(tool, max(10, columns - width(end) - 4))
-        glance = fit(glance, max(0, columns - width(tool) - width(end) - 6))
-    about = f"  {glance}" if glance else ""
-    yield Styled("▸ ", "yellow"), Styled(tool, "bold"), about, Styled(f"  {end}", _ended(is_error))
+    end = Styled("failed", "red") if is_error else Styled(changed or counted(len(printed), "line"), "dim")
+    yield _call_line(name, arguments, end, columns)
     for line in diffs.lines(details, arguments, most=_DIFF_LINES):
         text = f"    {line.text}"
         yield (Styled(fit(text, columns) if columns else text, line.style or "dim"),)
@@ -153,8 +156,13 @@ def call_lines(
             yield (Styled(fit(text, columns) if columns else text, "dim"),)
 
 
-def _ended(is_error: bool) -> str:
-    return "red" if is_error else "dim"
+def _call_line(name: str, arguments: Any, end: Styled, columns: int) -> Line:
+    tool, glance = one_line(name), one_line(render.glance(arguments))
+    if columns:
+        tool = fit(tool, max(10, columns - width(end.text) - 4))
+        glance = fit(glance, max(0, columns - width(tool) - width(end.text) - 6))
+    about = f"  {glance}" if glance else ""
+    return Styled("▸ ", "yellow"), Styled(tool, "bold"), about, Styled(f"  {end.text}", end.style)
 
 
 def _what(name: str, arguments: Any) -> str:

@@ -151,7 +151,7 @@ def test_pi_09_what_cannot_be_written_is_refused(tmp_path, refused, arguments, s
 
 
 def test_pi_09_calls_on_one_file_are_made_in_their_order(tmp_path, ctx):
-    """Tools of one message run side by side; a read after a write reads what was written."""
+    """As those of two agents in one process; a read after a write reads what was written."""
 
     async def together():
         calls = []

@@ -64,7 +64,8 @@ async def listed(client: Client) -> tuple[list[TheirTool], bool]:
 
 
 def made(server: str, found: Iterable[TheirTool], call: Call) -> tuple[list[Tool], list[str]]:
-    """Tools of ours, and which of theirs cannot be used, with the reason."""
+    """Tools of ours, and which of theirs cannot be used, with the reason. None of them is read-only, whatever
+    its server says of it: a hint that is wrong would let calls run at once that disturb one another."""
     tools, unusable = [], []
     for theirs in found:
         try:

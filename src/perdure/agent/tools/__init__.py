@@ -106,6 +106,9 @@ class Tool(Struct, frozen=True):
     """Returns an AgentToolResult or text, or what gives one when it is awaited."""
     prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda given: given
     """Arguments that are not as the schema says but cannot be misread, as they are meant."""
+    is_read_only: bool = False
+    """Whether a call changes nothing that another call could see. Such calls may run at the same time; any
+    other runs alone, when those before it have ended."""
 
     @property
     def spec(self) -> ToolSpec:

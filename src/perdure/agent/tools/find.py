@@ -43,6 +43,7 @@ FIND = Tool(
     ".gitignore leaves out, empty directories and symbolic links are not.",
     Find,
     find,
+    is_read_only=True,
 )
 
 

@@ -70,6 +70,7 @@ GREP = Tool(
     f"{_COLUMNS} characters.",
     Grep,
     grep,
+    is_read_only=True,
 )
 
 

@@ -41,6 +41,7 @@ LS = Tool(
     "symbolic link, `|` a FIFO, `=` a socket, `%` a device.",
     Ls,
     ls,
+    is_read_only=True,
 )
 
 

@@ -79,6 +79,7 @@ READ = Tool(
     "result says how to go on. Images (PNG, JPEG, GIF, WebP, up to 5 MB) are shown as images.",
     Read,
     read,
+    is_read_only=True,
 )
 
 

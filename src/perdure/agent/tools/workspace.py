@@ -2,7 +2,7 @@
 
 Whatever goes wrong is told to the model in a sentence that says what to do next. Nothing but a regular file
 is opened, because a FIFO waits for ever and a device may have no end. Calls on one file take turns, in the
-order they were made and whatever path led there: the tools of one message run side by side, and two edits of
+order they were made and whatever path led there: agents in one process work side by side, and two edits of
 a file would lose one.
 """
 
