@@ -1,7 +1,9 @@
 """The public names: few, sorted, lazy, and changed only on purpose."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +38,11 @@ def test_every_public_name_can_be_imported():
     for name in perdure.__all__:
         assert getattr(perdure, name) is not None
     assert set(perdure.__all__) <= set(dir(perdure))
+
+
+def test_every_public_name_is_in_the_pages_for_those_who_write_python():
+    pages = "".join(Path("docs", page).read_text() for page in ("library.md", "agent.md"))
+    assert [name for name in perdure.__all__ if not re.search(rf"(?<!\w){name}(?!\w)", pages)] == []
 
 
 @pytest.mark.process

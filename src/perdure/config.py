@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from perdure.errors import NotFound, PerdureError
+from perdure.errors import NotFound, PerdureError, UsageError
 
 
 def home(variable: str, default: str) -> str:
@@ -45,6 +45,19 @@ def nearest(marker: str) -> str:
         hint = f"no folder above has {marker}/; `cortext init` makes one"
         raise NotFound("Workspace", here(), hint=hint)
     return found
+
+
+def directory(path: str | os.PathLike[str]) -> str:
+    """The absolute path of a directory to work in, which is there; UsageError if it is not."""
+    try:
+        at = os.path.abspath(os.path.expanduser(path))
+        os.stat(os.path.join(at, ""))  # which is none of a file
+        return at
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(
+            f"Cannot work in {os.fspath(path)!r}: {why}", "give a directory that exists"
+        ) from None
 
 
 def here() -> str:

@@ -59,6 +59,36 @@ def on_disk(agent) -> list[Any]:
 # --- going back -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("cwd", "why"),
+    [
+        ("gone", "No such file or directory"),
+        ("gone/further", "No such file or directory"),
+        ("a file", "Not a directory"),
+        ("a\0b", "null"),
+    ],
+)
+async def test_pi_05_a_directory_that_is_none_is_refused_before_anything_is_made(project, home, cwd, why):
+    """As what its caller got wrong, with its name."""
+    (project / "a file").touch()
+    before = sorted(home.rglob("*"))
+    for given in (cwd, project / cwd):
+        with pytest.raises(UsageError, match=why) as refused:
+            AgentSession(cwd=given)
+        assert repr(str(given)) in refused.value.message
+    assert sorted(home.rglob("*")) == before
+
+
+async def test_pi_05_a_directory_may_be_given_in_any_way_a_person_would(project, home):
+    (home / "code").mkdir()
+    (home / "code" / "here").touch()
+    for given in ("~/code", home / "code", os.path.relpath(home / "code")):
+        async with AgentSession(cwd=given, tools=["ls"]) as agent:
+            await agent.start(ScriptedModel(ToolCall("1", "ls", {}), "done"))
+            results = [e.result for e in await say(agent, "go") if e.type == "tool_execution_end"]
+            assert [result.text.strip() for result in results] == ["here"]
+
+
 async def test_pi_23_a_move_writes_nothing_and_the_next_message_goes_on_there(agent):
     """And the model is sent that branch and no other."""
     model = ScriptedModel("one", "two", "three")

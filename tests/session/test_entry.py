@@ -12,6 +12,7 @@ from perdure.session.entry import (
     Entry,
     Message,
     Text,
+    ToolCall,
     Unknown,
     User,
     content_of,
@@ -193,6 +194,26 @@ def test_an_answer_has_all_that_the_original_counts_on():
 @pytest.mark.parametrize("content", ["so be it", [{"type": "text", "text": "so be it"}, {"type": "odd"}]])
 def test_the_text_of_a_message_of_any_role_can_be_read(content):
     assert Entry.message("oracle", content).text == "so be it"
+
+
+def test_the_tools_that_an_answer_calls_can_be_read():
+    """In their order, also beside a block that this version does not know; and nothing else calls any."""
+    calls = [
+        {"type": "toolCall", "id": str(number), "name": "bash", "arguments": {"x": number}}
+        for number in (1, 2)
+    ]
+    expected = [ToolCall("1", "bash", {"x": 1}), ToolCall("2", "bash", {"x": 2})]
+    for others in ([], [{"type": "text", "text": "let me see"}], [{"type": "from_the_future"}]):
+        assert Entry.message("assistant", [calls[0], *others, calls[1]]).tool_calls == expected
+    for entry in (
+        Entry.message("assistant", "done"),
+        Entry.message("user", "go"),
+        Entry.message("toolResult", "42", toolCallId="1", toolName="bash"),
+        Entry.message("oracle", calls),
+        decode(b'{"type":"message","id":"a","message":{"role":"assistant","content":"text"}}'),
+        decode(b'{"type":"compaction","id":"a","summary":"short"}'),
+    ):
+        assert entry.tool_calls == []
 
 
 def test_entries_that_say_the_same_are_equal_and_not_unequal():

@@ -142,6 +142,20 @@ def test_a_session_whose_end_has_no_parent_goes_on_behind_it(store):
         assert said_in(Session.view(store, each)) == ["after"]
 
 
+def test_a_fork_goes_to_a_project_whose_directory_is_there(store, tmp_path, monkeypatch):
+    """However it is written; what is no directory is refused, and no fork is made."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other").mkdir()
+    with Session.create(store) as session:
+        session.append(said("hello"))
+        before = [found.id for found in store.list()]
+        with pytest.raises(UsageError, match="'gone': No such file"):
+            session.fork(cwd="gone")
+        assert [found.id for found in store.list()] == before
+        fork = session.fork(cwd="other")
+    assert store.read(fork).header.cwd == os.path.join(os.getcwd(), "other")
+
+
 def test_what_append_returns_is_already_there_for_others(store):
     """Persist, then show: another reader sees an entry before append has told of it."""
     with Session.create(store) as session:

@@ -69,7 +69,7 @@ class AgentSession:
         that are installed. The system prompt `tells_of_project` or not: its instructions, its
         directory, and what settings and extensions add for work in it.
         What `alongside` makes of a whole answer is on disk together with it, or neither is."""
-        self._cwd = os.path.abspath(os.path.expanduser(cwd)) if cwd is not None else config.here()
+        self._cwd = config.directory(cwd) if cwd is not None else config.here()
         self._sessions_dir = sessions_dir
         self.notices: list[str] = []
         """What its user should know: settings that were not obeyed, a model that is not to be had, that the

@@ -8,7 +8,7 @@ The record is JSON in pi's form, whatever the layout on disk; a layout translate
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -16,6 +16,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from perdure.errors import UsageError
 from perdure.session.ids import new_id, now, stamp
+from perdure.session.message_defaults import NEEDED, completed
 from perdure.session.record import REFUSED, canonical, dumps, loads, members
 
 # --- bodies -------------------------------------------------------------------------------------
@@ -63,9 +64,7 @@ class Assistant(Struct, frozen=True, gc=False, tag="assistant", tag_field="role"
     api: str = ""
     provider: str = ""
     model: str = ""
-    usage: dict[str, Any] = msgspec.field(
-        default_factory=lambda: _merged(_DEFAULTS["assistant"], {})["usage"]
-    )
+    usage: dict[str, Any] = msgspec.field(default_factory=lambda: completed("assistant", {})["usage"])
     stop_reason: str = "stop"
     error_message: str | UnsetType = UNSET
     timestamp: float | int = 0
@@ -284,6 +283,15 @@ class Entry(
             case _:
                 return ""
 
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The calls that a model makes in it, in their order: each has an `id`, a `name` and `arguments`."""
+        match self.body:
+            case Message(message=Assistant() as answer):
+                return answer.calls
+            case _:
+                return []
+
     @classmethod
     def message(cls, role: str, content: str | Sequence[Any], **fields: Any) -> Entry:
         """A new message. Its parent is open: `SessionManager.save` puts it behind the session's last entry.
@@ -297,47 +305,17 @@ class Entry(
                 content = [{"type": "text", "text": content}]  # pi has blocks alone here
         elif not isinstance(content, list | tuple):
             raise UsageError(f"A message's content is text or a list of blocks, not {content!r:.40}")
-        missing = [name for name in _NEEDED.get(role, ()) if name not in fields]
+        missing = [name for name in NEEDED.get(role, ()) if name not in fields]
         if missing:
             raise UsageError(
                 f"A {role} message needs {' and '.join(missing)}", "give them as keyword arguments"
             )
-        message = {"role": role, "content": content, **_merged(_DEFAULTS.get(role, {}), fields)}
+        message = {"role": role, "content": content, **completed(role, fields)}
         message.setdefault("timestamp", int(moment.timestamp() * 1000))
         try:
             return new(Unknown("message", {"message": message}), id=new_id(), timestamp=stamp(moment))
         except (TypeError, ValueError, RecursionError) as error:
             raise UsageError(f"A message that JSON cannot hold: {error}") from None
-
-
-_NEEDED = {"toolResult": ("toolCallId", "toolName")}
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    # What pi itself counts on when it shows a session.
-    "assistant": {
-        "api": "",
-        "provider": "",
-        "model": "",
-        "usage": {
-            "input": 0,
-            "output": 0,
-            "cacheRead": 0,
-            "cacheWrite": 0,
-            "totalTokens": 0,
-            "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0},
-        },
-        "stopReason": "stop",
-    },
-    "toolResult": {"isError": False},
-}
-
-
-def _merged(defaults: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given, and where it says nothing the defaults, within its objects too."""
-    whole = {**defaults, **given}
-    for key, default in defaults.items():
-        if isinstance(default, dict) and isinstance(whole[key], Mapping):
-            whole[key] = _merged(default, whole[key])
-    return whole
 
 
 def new(body: Body, *, id: str = "", parent_id: str | None = None, timestamp: str = "") -> Entry:

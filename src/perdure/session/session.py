@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from msgspec import UNSET
 
+from perdure import config
 from perdure.errors import NotSaved, PerdureError, UsageError
 from perdure.session import context, ids, tree
 from perdure.session.context import Chosen, Live
@@ -208,9 +209,9 @@ class Session:
 
     def fork(self, at: str | None = None, *, cwd: str = "") -> Found:
         """A new session that shares this one's entries up to `at`, or up to the head. It stays with its
-        project, wherever it is forked from, unless `cwd` names another."""
+        project, wherever it is forked from, unless `cwd` names the directory of another."""
         with self._turn:
-            return self._fork(at, cwd)
+            return self._fork(at, config.directory(cwd) if cwd else "")
 
     def _fork(self, at: str | None, cwd: str) -> Found:
         entries = self.entries
