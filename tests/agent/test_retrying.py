@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.agent.agent import Agent, Voice
+from perdure.agent.agent import Agent
 from perdure.agent.compaction import NoCompaction, SummaryCompaction
 from perdure.agent.events import AutoRetryStart, CompactionEnd, MessageEnd, MessageStart, MessageUpdate
 from perdure.agent.loop import BY_USER, Bench
+from perdure.agent.model_choice import Voice
 from perdure.agent.settings import Retry
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
 from perdure.session.entry import Assistant
