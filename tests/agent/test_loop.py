@@ -326,16 +326,16 @@ async def test_a_call_behind_one_whose_result_is_refused_is_not_run():
 REPLY = [Thinking("hmm"), "let me see", ToolCall("a", "echo", {"text": "x"}), ToolCall("b", "echo", {})]
 
 
-async def _length() -> int:
-    return len(await Watched(REPLY).run())
+WRITING = structs.replace(ECHO, is_read_only=False)
 
 
+@pytest.mark.parametrize("tool", [ECHO, WRITING], ids=["reads", "writes"])
 @pytest.mark.parametrize("way", ["close", "cancel"])
-async def test_closing_or_cancelling_after_any_event_keeps_a_whole_turn(way):
+async def test_closing_or_cancelling_after_any_event_keeps_a_whole_turn(way, tool):
     """Every call has one result, once the answer is there; no task is left; nothing is kept twice."""
     before = asyncio.all_tasks()
-    for count in range(await _length()):
-        watched = Watched(REPLY)
+    for count in range(len(await Watched(REPLY, tools=[tool]).run())):
+        watched = Watched(REPLY, tools=[tool])
 
         async def watch(watched: Watched = watched, count: int = count) -> None:
             async with aclosing(watched.events()) as events:

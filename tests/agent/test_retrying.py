@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perdure.agent.agent import Agent
 from perdure.agent.compaction import NoCompaction, SummaryCompaction
-from perdure.agent.events import AutoRetryStart, CompactionEnd, MessageEnd, MessageStart, MessageUpdate
+from perdure.agent.events import AutoRetryStart, CompactionStart, MessageEnd, MessageStart, MessageUpdate
 from perdure.agent.loop import BY_USER, Bench
 from perdure.agent.model_choice import Voice
 from perdure.agent.settings import Retry
@@ -136,6 +136,18 @@ async def test_an_overflow_in_the_middle_of_an_answer_leaves_no_half_answer_behi
     assert_each_attempt_has_an_end(events)
 
 
+async def test_a_half_answer_is_kept_once_where_condensing_does_not_help(session):
+    """Though that was tried twice, and the attempt was given up for it."""
+    long = ContextOverflow("too long")
+    replies = ["a" * 3000, ["half", long], ModelUnavailable("busy"), ModelError("no summary")]
+    agent = agent_in(session, *replies, strategy=SummaryCompaction(keep_recent_tokens=10))
+    await told(agent.send("one"))
+    events = await told(agent.send("two"))
+    assert answers(session)[1:] == [("half", "error")]
+    assert events[-1].messages[-1].error_message == "too long"
+    assert_each_attempt_has_an_end(events)
+
+
 def assert_each_attempt_has_an_end(events: list[Any]) -> None:
     """An answer that began has its message_end, or the reason why it has none."""
     is_open = False
@@ -147,7 +159,7 @@ def assert_each_attempt_has_an_end(events: list[Any]) -> None:
             case MessageEnd(message=Assistant()):
                 assert is_open
                 is_open = False
-            case AutoRetryStart() | CompactionEnd(will_retry=True):
+            case AutoRetryStart() | CompactionStart():
                 is_open = False
     assert not is_open
 

@@ -377,8 +377,7 @@ class Agent:
             try:
                 request = await self._request()
                 model, keep = self._voice.model, self._memory.keep
-                self._draft = Draft(model.model, clock_milliseconds(), self._draft)
-                turn = loop.turn(model, request, self._bench, keep, self._switch, self._draft)
+                turn = loop.turn(model, request, self._bench, keep, self._switch, self._next_draft())
                 async with aclosing(turn) as events:
                     async for event in events:
                         yield event
@@ -392,6 +391,8 @@ class Agent:
                     may_compact = False
                     async with aclosing(self._compacting("overflow")) as events:
                         async for event in events:
+                            if isinstance(event, CompactionStart):
+                                self._next_draft()  # the attempt is given up
                             has_shrunk |= isinstance(event, CompactionEnd) and event.will_retry
                             yield event
                 if not has_shrunk:
@@ -410,9 +411,14 @@ class Agent:
                     yield AutoRetryEnd(False, attempt, error.message)
                 raise
 
+    def _next_draft(self) -> Draft:
+        """Of another attempt. What arrived in those before it stands until something arrives in this one."""
+        self._draft = Draft(self._voice.model.model, clock_milliseconds(), self._draft)
+        return self._draft
+
     async def _keep_broken_off(self, reason: str, why: str, *, has_begun: bool) -> list[AgentEvent]:
         """What arrived of the answer is kept. If nothing did, that is kept, too: it says why."""
-        message = Draft(self._voice.model.model, clock_milliseconds(), self._draft).broken_off(reason, why)
+        message = self._next_draft().broken_off(reason, why)
         end = MessageEnd(message, await self._memory.keep(message))
         return [end] if has_begun else [MessageStart(message), end]
 

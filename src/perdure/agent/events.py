@@ -25,8 +25,8 @@ that raises. Before an answer there may be `compaction_start` and `compaction_en
 at any point.
 
 A model that fails is asked again where that may help. An attempt that broke off ends with a `message_update`
-whose event is an `error`. If `auto_retry_start` follows, or a `compaction_end` with `will_retry`, that
-attempt is given up: it has no `message_end`, and the next one begins with a `message_start` of its own.
+whose event is an `error`. If `auto_retry_start` or `compaction_start` follows, that attempt is given up: it
+has no `message_end`, and the next one begins with a `message_start` of its own.
 `auto_retry_end` says how the retries ended. If they failed, or were stopped, the last attempt of which
 something arrived is kept, and its `message_end` says so; where it had been given up, another `message_start`
 comes before that.
