@@ -98,8 +98,9 @@ def test_g_10_without_a_terminal_nothing_is_read_and_one_line_says_so(offering):
     assert offering.decision is None
 
 
-def test_g_10_who_may_not_be_asked_is_not(offering):
+def test_g_10_who_may_not_be_asked_is_not(offering, monkeypatch):
     """Also at a terminal."""
+    monkeypatch.setenv("COLUMNS", "999")  # for a sentence on one line
     assert offering.ask("y\n", may_ask=False) == (False, NOTICE)
 
 
@@ -165,8 +166,9 @@ def test_g_10_the_end_of_input_decides_nothing(answer, offering):
     assert offering.decision is None
 
 
-def test_g_10_a_damaged_file_is_told_of_and_trusts_nobody(offering, home):
+def test_g_10_a_damaged_file_is_told_of_and_trusts_nobody(offering, home, monkeypatch):
     """In one line, and nobody is asked what could not be kept."""
+    monkeypatch.setenv("COLUMNS", "999")  # for a sentence on one line
     path = home / ".pi" / "agent" / "trust.json"
     path.parent.mkdir(parents=True)
     path.write_text("{")
@@ -177,8 +179,9 @@ def test_g_10_a_damaged_file_is_told_of_and_trusts_nobody(offering, home):
     assert path.read_text() == "{"
 
 
-def test_an_answer_that_cannot_be_kept_holds_for_this_time(offering, home):
+def test_an_answer_that_cannot_be_kept_holds_for_this_time(offering, home, monkeypatch):
     """And that is said."""
+    monkeypatch.setenv("COLUMNS", "999")  # for a sentence on one line
     (home / ".pi").write_text("no folder")
     answered = offering.ask("y\n")
     assert answered.is_trusted

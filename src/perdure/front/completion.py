@@ -23,7 +23,7 @@ from types import SimpleNamespace
 from perdure import registry
 from perdure.front.command_line import END_OF_OPTIONS
 from perdure.front.commands import ALONE, SESSIONS, TALK, Argument, Command
-from perdure.front.output import Output
+from perdure.front.output import Copyable, Output
 
 _FILES = ":files"
 _HELP_OPTION = {"--help": "show what there is"}
@@ -46,7 +46,7 @@ class Candidate(namedtuple("Candidate", "text meaning", defaults=("",))):
 
 def completion(options: SimpleNamespace, out: Output) -> int:
     """`pi completion SHELL`: the script for that shell."""
-    out.line(_SCRIPTS[options.shell].strip())
+    out.line(Copyable(_SCRIPTS[options.shell].strip()))
     return 0
 
 

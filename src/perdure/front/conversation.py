@@ -22,7 +22,7 @@ from perdure.front.amounts import tokens
 from perdure.front.face import Face, Running
 from perdure.front.narration import Narrator, end_of, words
 from perdure.front.opening import Meant
-from perdure.front.output import OutputLost, Styled
+from perdure.front.output import Copyable, OutputLost, Styled
 from perdure.front.visible import one_line
 from perdure.session.entry import Assistant, Body, SessionInfo, User
 from perdure.session.session import Session
@@ -352,7 +352,7 @@ class Conversation:
         if not command:
             raise UsageError("There is no command behind the !", "as in !make test")
         begun = time.monotonic()
-        self.face.line(Styled(f"{'!' if is_sent else '!!'} {one_line(command)}", "yellow"))
+        self.face.line(Copyable(f"{'!' if is_sent else '!!'} {one_line(command)}", "yellow"))
         self.face.doing("Running it")
 
         last: AgentToolResult | None = None
@@ -367,7 +367,7 @@ class Conversation:
                 ran = await self.agent.run_command(command, is_sent=is_sent, watch=watch)
             except PerdureError:
                 if last is not None:  # it ran, and what it printed is not saved yet
-                    self.face.line(last.text)
+                    self.face.line(Copyable(last.text))
                 raise
             finally:
                 self.face.running([])

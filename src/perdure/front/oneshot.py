@@ -34,7 +34,7 @@ from perdure.errors import Held, PerdureError, UsageError
 from perdure.front import signals, starting, trusting, waiting
 from perdure.front.asking import Asked, prompt
 from perdure.front.opening import Meant, find_session
-from perdure.front.output import Output, Styled
+from perdure.front.output import Copyable, Output, Styled
 from perdure.front.visible import fit, one_line
 from perdure.session.entry import Assistant, SessionInfo
 from perdure.session.record import dumps
@@ -275,7 +275,7 @@ class _Run:
         if not self._is_said or self._options.no_session or self._meant is None:
             return
         command = starting.command_for(self._meant.ref, self._out.program)
-        self._out.note(Styled(f"Go on: {command} -p TEXT", "dim"))
+        self._out.note(Copyable(f"Go on: {command} -p TEXT", "dim"))
 
     # --- signals -------------------------------------------------------------------------------------
 

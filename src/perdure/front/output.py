@@ -51,6 +51,15 @@ class Styled(namedtuple("Styled", "text style")):
     style: str
 
 
+class Copyable(Styled):
+    """Text that somebody may copy, such as a command, or what one printed: no line break is put into it."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str, style: str = "") -> Copyable:
+        return super().__new__(cls, text, style)
+
+
 class OutputLost(Exception):
     """What should have been shown was not."""
 
@@ -129,8 +138,9 @@ class Output:
         return _columns(self._stderr)
 
     def line(self, *parts: str | Styled) -> None:
-        """One line of the answer, its parts joined as they are."""
-        self._write(painted(parts, self.colour) + "\n")
+        """One line of the answer, its parts joined as they are; at a terminal wrapped at words."""
+        lines = lines_of(parts, self.columns if self.is_terminal else 0, self.colour)
+        self._write("\n".join([*lines, ""]))
 
     def visible_lines(self, lines: Sequence[str]) -> None:
         """Lines of the answer whose content is visible already, and whose escape codes are ours."""
@@ -142,9 +152,11 @@ class Output:
         self.flush()
 
     def note(self, *parts: str | Styled) -> None:
-        """One line about the answer: what is hidden, a warning, that nothing was found."""
+        """One line about the answer: what is hidden, a warning, that nothing was found. At a terminal it is
+        wrapped at words."""
         self.transient("")
-        self._tell(painted(parts, self._notes_have_colour) + "\n")
+        lines = lines_of(parts, self.note_columns if self.is_watched else 0, self._notes_have_colour)
+        self._tell("\n".join([*lines, ""]))
 
     def transient(self, text: str) -> None:
         """What is going on right now, for somebody who watches; the next line, or nothing, replaces it."""
@@ -401,6 +413,16 @@ def painted(parts: Sequence[str | Styled], colour: bool) -> str:
         else visible(part.text if isinstance(part, Styled) else part)
         for part in parts
     )
+
+
+def lines_of(parts: Sequence[str | Styled], columns: int, colour: bool) -> list[str]:
+    """The same, wrapped at words where it is wider than so many columns; on one line where there are none."""
+    plain = painted(parts, False)
+    if not columns or (len(plain) <= columns and plain.isascii() and plain.isprintable()):
+        return [painted(parts, colour)]
+    from perdure.front.wrapping import wrapped  # only a long line pays for it
+
+    return wrapped(parts, columns, colour)
 
 
 def coloured(text: str, style: str) -> str:

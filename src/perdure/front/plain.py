@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from perdure.errors import PerdureError
 from perdure.front.face import Running
-from perdure.front.output import Output, Styled
+from perdure.front.output import Copyable, Output, Styled
 from perdure.front.signals import directly
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Plain:
         self._is_over = False
 
     def line(self, *parts: str | Styled) -> None:
-        self._out.line(*(part.text if isinstance(part, Styled) else part for part in parts))
+        self._out.line(*parts)
         self._out.flush()
 
     def note(self, *parts: str | Styled) -> None:
@@ -56,7 +56,7 @@ class Plain:
         whole, is_ended, rest = (self._line + delta).rpartition("\n")
         self._line = rest
         if is_ended:
-            self.line(whole)
+            self.line(Copyable(whole))
 
     def think(self, delta: str) -> None:
         """Only what is said is written."""
@@ -64,7 +64,7 @@ class Plain:
     def end_of_answer(self) -> None:
         line, self._line = self._line, ""
         if line:
-            self.line(line)
+            self.line(Copyable(line))
 
     def doing(self, what: str) -> None:
         """Nobody watches."""

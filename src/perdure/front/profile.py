@@ -15,7 +15,7 @@ from perdure.agent.session import AgentSession
 from perdure.errors import PerdureError, UsageError
 from perdure.front import opening, recalling, starting
 from perdure.front.opening import Meant
-from perdure.front.output import Styled
+from perdure.front.output import Copyable, Styled
 from perdure.front.own_settings import OwnSettings
 from perdure.front.slash import COMMANDS, Slash
 from perdure.session.entry import Entry
@@ -170,7 +170,7 @@ class Profile:
     def say_how_to_go_on(self, shell: Shell, *, is_saved: bool) -> None:
         """The last words, of a session that there is something of."""
         command = starting.command_for(shell.conversation.meant.ref, shell.out.program)
-        shell.out.line(Styled(f"Resume: {command}", "dim"))
+        shell.out.line(Copyable(f"Resume: {command}", "dim"))
 
     async def end(self, conversation: Conversation) -> None:
         """What runs beside a conversation ends before it is saved for the last time."""

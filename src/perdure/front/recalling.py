@@ -9,7 +9,7 @@ from perdure.front import diffs, render
 from perdure.front.amounts import counted, size
 from perdure.front.face import Face
 from perdure.front.narration import call_lines, words
-from perdure.front.output import Styled
+from perdure.front.output import Copyable, Styled
 from perdure.front.visible import one_line
 from perdure.session import context
 from perdure.session.entry import Assistant, BashExecution, Entry, Message, ToolCall, ToolResult, User
@@ -63,7 +63,7 @@ def show(entries: list[Entry], face: Face, *, is_over: bool = True) -> None:
                 for line in lines:
                     face.line(*line)
             case Message(message=BashExecution() as ran):
-                face.line(Styled(f"! {one_line(ran.command)}", "yellow"))
+                face.line(Copyable(f"! {one_line(ran.command)}", "yellow"))
                 show_command(ran, face)
     for call in calls.values():
         face.line(Styled(f"▸ {one_line(call.name)}  interrupted: its result is not known", "yellow"))
@@ -119,7 +119,7 @@ def show_result(answered: Answered, face: Face) -> None:
     face.line(Styled(f"▸ {called}", "bold"))
     _indented(result.text, face)
     for line in diffs.lines(None if result.is_error else result.details, answered.arguments):
-        face.line(Styled(f"    {line.text}", line.style or "dim"))
+        face.line(Copyable(f"    {line.text}", line.style or "dim"))
 
 
 def show_command(ran: BashExecution, face: Face) -> None:
@@ -128,7 +128,7 @@ def show_command(ran: BashExecution, face: Face) -> None:
     if (left := len(lines) - _MOST_PRINTED) > 0:
         face.line(Styled(f"  … {counted(left, 'line')} before", "dim"))
     for line in lines[-_MOST_PRINTED:]:
-        face.line(f"  {line}")
+        face.line(Copyable(f"  {line}"))
     outcome = render.outcome(ran) or ("" if ran.output.strip() else "it printed nothing")
     if outcome:
         face.line(Styled(f"  ({one_line(outcome)})", "dim"))
@@ -136,4 +136,4 @@ def show_command(ran: BashExecution, face: Face) -> None:
 
 def _indented(text: str, face: Face) -> None:
     for line in render.lines(render.printed(text)):
-        face.line(f"  {line}")
+        face.line(Copyable(f"  {line}"))

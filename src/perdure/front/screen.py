@@ -13,7 +13,6 @@ import asyncio
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -50,9 +49,9 @@ from perdure.errors import PerdureError
 from perdure.front.face import Running
 from perdure.front.foot import SPIN, Foot
 from perdure.front.laid_out import Layout as Prose
-from perdure.front.output import Output, Styled, painted
+from perdure.front.output import Output, Styled, lines_of
 from perdure.front.signals import directly
-from perdure.front.visible import fit, one_line, visible
+from perdure.front.visible import fit, one_line
 
 if TYPE_CHECKING:
     from perdure.front.choosing import Choice
@@ -120,15 +119,11 @@ class Screen:
         return self._app.output.get_size().columns
 
     def line(self, *parts: str | Styled) -> None:
-        self._print(painted(parts, self.has_colour))
+        for line in lines_of(parts, self.columns, self.has_colour):
+            self._print(line)
 
     def note(self, *parts: str | Styled) -> None:
-        """Folded between words, where it is one text."""
-        if len(parts) != 1:
-            return self.line(*parts)
-        text, style = parts[0] if isinstance(parts[0], Styled) else (parts[0], "")
-        for line in textwrap.wrap(visible(text), max(self.columns, 20), break_on_hyphens=False) or [""]:
-            self.line(Styled(line, style) if style else line)
+        self.line(*parts)
 
     def failed(self, error: PerdureError) -> None:
         said = f"{error.message}:" if error.candidates else error.said.replace("?; ", "? ")
@@ -137,9 +132,7 @@ class Screen:
             self.line(f"  {one_line(candidate)}")
 
     def said(self, text: str) -> None:
-        room = max(self.columns - 2, 20)
-        lines = (textwrap.wrap(line, room, break_on_hyphens=False) for line in visible(text).split("\n"))
-        first, *further = [part for line in lines for part in line or [""]]
+        first, *further = text.split("\n")
         self._blank()
         self.line(Styled("> ", "cyan"), Styled(first, "bold"))
         for line in further:

@@ -135,10 +135,14 @@ def _refuse_nameless(command: "Command", options: "Mapping[str, Any]", listing: 
 
 
 def show(text: str) -> int:
-    from perdure.front.output import Output
+    """A page of help. Its examples and its code are to be copied."""
+    from perdure.front.output import Copyable, Output
 
     out = Output()
-    out.line(text.rstrip("\n"))
+    is_example = False
+    for line in text.rstrip("\n").split("\n"):
+        is_example = line == "examples:" or (is_example and line.startswith(" "))
+        out.line(Copyable(line) if is_example or line.startswith("    ") else line)
     out.flush()
     return 0
 

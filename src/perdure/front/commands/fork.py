@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from types import SimpleNamespace
 
-from perdure.front.output import Output, Styled
+from perdure.front.output import Copyable, Output, Styled
 from perdure.session import reference
 from perdure.session.session import Session
 
@@ -22,5 +22,5 @@ def fork(options: SimpleNamespace, out: Output) -> int:
         out.data([{"program": store.name, "id": made.id, "path": made.path, "parent": called}])
     else:
         command = f"{out.program} sessions show {shlex.quote(new)}"
-        out.line(f"Forked {called} as ", Styled(new, "bold"), f"; show it: {command}")
+        out.line(f"Forked {called} as ", Styled(new, "bold"), "; show it: ", Copyable(command))
     return 0

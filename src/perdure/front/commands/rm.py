@@ -10,7 +10,7 @@ from collections import Counter
 from types import SimpleNamespace
 
 from perdure.errors import Held, PerdureError
-from perdure.front.output import Output, Styled
+from perdure.front.output import Copyable, Output, Styled
 from perdure.front.visible import fit, one_line
 from perdure.session import reference, summary
 from perdure.session.reference import Deleted
@@ -47,7 +47,7 @@ def _tell(gone: Deleted, out: Output) -> None:
     back = f"{out.program} sessions restore {shlex.quote(gone.reference)}"
     name, title = f"{gone.store.name}:{gone.trashed.id}", one_line(gone.trashed.title)
     title = fit(title, _TITLE) if out.is_terminal else title
-    out.line("Deleted ", Styled(name, "bold"), f" ({title})" if title else "", f"; restore: {back}")
+    out.line("Deleted ", Styled(name, "bold"), f" ({title})" if title else "", "; restore: ", Copyable(back))
     out.flush()
 
 

@@ -9,7 +9,7 @@ import time
 from perdure import config
 from perdure.errors import UsageError
 from perdure.front.ages import ago, seconds
-from perdure.front.output import Styled
+from perdure.front.output import Copyable, Styled
 from perdure.front.visible import fit, one_line, width
 from perdure.session.catalog import Catalog, Scope, stamp
 from perdure.session.query import MARK, UNMARK
@@ -86,7 +86,7 @@ def _show(out: Output, hit: Hit, id: str) -> None:
         title = fit(title, max(_NARROWEST, out.columns - width(called) - width(age) - 4))
     out.line(Styled(called, "cyan"), "  ", Styled(title, "bold"), Styled(f"  {age}", "dim"))
     out.line("  ", Styled(f"{hit.role}: ", "dim"), *_marked(hit.snippet, out.colour))
-    out.line(Styled(f"  {_command(hit, id, out.program)}", "dim"))
+    out.line("  ", Copyable(_command(hit, id, out.program), "dim"))
 
 
 def _marked(snippet: str, colour: bool) -> list[str | Styled]:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from perdure import config
 from perdure.errors import Held
 from perdure.front.amounts import counted
-from perdure.front.output import Output, Styled
+from perdure.front.output import Copyable, Output, Styled
 from perdure.front.visible import one_line
 from perdure.programs.aur.listing import home
 from perdure.session import doctor, reference
@@ -24,7 +24,7 @@ def recover(options: SimpleNamespace, out: Output) -> int:
     if mend(store, ref, out):
         for line in shown(before.findings):
             out.note(Styled(line, "yellow"))
-        out.line(f"Resume: aur spawn --resume {shlex.quote(ref.id)}")
+        out.line(Copyable(f"Resume: aur spawn --resume {shlex.quote(ref.id)}"))
     return 0
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from perdure.errors import Held, PerdureError, UsageError
 from perdure.front.amounts import counted
-from perdure.front.output import Output, Styled
+from perdure.front.output import Copyable, Output, Styled
 from perdure.front.visible import one_line
 from perdure.programs.aur.listing import home
 from perdure.session import expiry, reference, summary
@@ -42,7 +42,9 @@ def delete(store: Store, ref: Found, out: Output) -> None:
         gone = store.delete(ref, summary.title_of(store, ref))
     except Held as held:
         raise _held(held) from None
-    out.line("Deleted session ", Styled(one_line(ref.id), "bold"), f"; restore: {_way_back(store, gone)}")
+    out.line(
+        "Deleted session ", Styled(one_line(ref.id), "bold"), "; restore: ", Copyable(_way_back(store, gone))
+    )
 
 
 def _is_agreed(id: str, out: Output) -> bool:

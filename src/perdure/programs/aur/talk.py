@@ -19,7 +19,7 @@ from perdure.front.ages import ago, seconds
 from perdure.front.amounts import counted
 from perdure.front.conversation import Conversation
 from perdure.front.opening import Meant
-from perdure.front.output import Output, Styled
+from perdure.front.output import Copyable, Output, Styled
 from perdure.front.profile import OwnProfile
 from perdure.front.shell import Shell
 from perdure.front.slash import Slash
@@ -237,7 +237,7 @@ class Aurora(OwnProfile):
     def say_how_to_go_on(self, shell: Shell, *, is_saved: bool) -> None:
         id = shlex.quote(shell.conversation.session.id)
         command = f"{starting.as_called(shell.out.program)} spawn --resume {id}"
-        shell.out.line(Styled(f"Resume: {command}", "dim"))
+        shell.out.line(Copyable(f"Resume: {command}", "dim"))
 
 
 def _changed(name: str) -> Custom:

@@ -21,7 +21,7 @@ from perdure.front import opening, recalling, signals, slash
 from perdure.front.autosave import Timer
 from perdure.front.conversation import Conversation
 from perdure.front.opening import Meant
-from perdure.front.output import Styled
+from perdure.front.output import Copyable, Styled
 from perdure.front.profile import OwnProfile
 from perdure.front.shell import Shell
 from perdure.front.slash import Slash
@@ -376,7 +376,7 @@ class Cortext(OwnProfile):
         """The agent does."""
 
     def say_how_to_go_on(self, shell: Shell, *, is_saved: bool) -> None:
-        shell.out.line(Styled(resume_line(shell.conversation.session.id), "dim"))
+        shell.out.line(Copyable(resume_line(shell.conversation.session.id), "dim"))
 
 
 def resume_line(id: str) -> str:

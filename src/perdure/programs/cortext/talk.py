@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from perdure.agent.aside import in_thread
 from perdure.errors import Ambiguous, Held, NotFound, UsageError
 from perdure.front import repl, starting, trusting
-from perdure.front.output import Output, Styled
+from perdure.front.output import Copyable, Output, Styled
 from perdure.front.shell import Shell
 from perdure.front.visible import one_line
 from perdure.programs.cortext import listing, pausing, selection
@@ -183,7 +183,7 @@ async def _put_down(shell: Shell, status: str) -> None:
     shell.face.line("")
     shell.face.line(f"Summary: {summary}")
     await _of(shell).commit(shell, conversation, status)
-    shell.face.line(Styled(resume_line(conversation.session.id), "dim"))
+    shell.face.line(Copyable(resume_line(conversation.session.id), "dim"))
     await _of(shell).let_go(shell)
 
 

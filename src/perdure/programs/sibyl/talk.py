@@ -18,7 +18,7 @@ from perdure.front.autosave import Timer
 from perdure.front.conversation import Conversation
 from perdure.front.damaged import note_damaged
 from perdure.front.opening import Meant
-from perdure.front.output import Output, Styled
+from perdure.front.output import Copyable, Output, Styled
 from perdure.front.own_settings import OwnSettings
 from perdure.front.profile import OwnProfile
 from perdure.front.shell import Shell
@@ -229,7 +229,7 @@ class Sibyl(OwnProfile):
         command = f"sibyl --session-id {shlex.quote(id)}"
         if self._directory is not None:  # where the program does not look
             command = f"start_repl(session_id={id!r}, directory={self._directory!r})"
-        shell.out.line(f"Resume with: {command}")
+        shell.out.line(Copyable(f"Resume with: {command}"))
 
 
 def _count_in(conversation: Conversation) -> int:

@@ -18,7 +18,7 @@ from perdure.front import opening, repl, slash, starting
 from perdure.front.amounts import counted, size
 from perdure.front.conversation import Conversation
 from perdure.front.opening import Meant
-from perdure.front.output import Output, Styled
+from perdure.front.output import Copyable, Output, Styled
 from perdure.front.profile import OwnProfile
 from perdure.front.shell import Shell
 from perdure.front.slash import Slash
@@ -253,7 +253,7 @@ class Soleur(OwnProfile):
 
     def say_how_to_go_on(self, shell: Shell, *, is_saved: bool) -> None:
         command = f"{starting.as_called(shell.out.program)} load {shlex.quote(shell.conversation.session.id)}"
-        shell.out.line(Styled(f"Resume: {command}", "dim"))
+        shell.out.line(Copyable(f"Resume: {command}", "dim"))
 
 
 def _is_begun(session: Session) -> bool:
