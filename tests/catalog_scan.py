@@ -120,10 +120,10 @@ def _seen(home: Home, store: Store, ref: Found) -> tuple[Seen, Sequence[Entry] |
         return fact if isinstance(fact, str) else ""
 
     titles = (
-        tree.name(entries[page.header.covers :]),
-        said("title"),
-        tree.name(entries),
-        next(prompts, ""),
+        named(tree.name(entries[page.header.covers :])),
+        named(said("title")),
+        named(tree.name(entries)),
+        shown(next(prompts, "")),
     )
     if home.program in STATUSES:
         recorded = lifecycle.recorded(page.header, entries)
@@ -135,10 +135,10 @@ def _seen(home: Home, store: Store, ref: Found) -> tuple[Seen, Sequence[Entry] |
         home.program,
         ref.id,
         ref.path,
-        next(filter(None, map(shown, titles)), ""),
+        next(filter(None, titles), ""),
         len(messages),
         sum(entry.role in ("user", "assistant", "system") for entry in messages),
-        shown(changed_to(entries)) or shown(said("agent")) or shown(said("conversation_type")),
+        named(changed_to(entries)) or named(said("agent")) or named(said("conversation_type")),
         shown(said("context_summary")),
         next(filter(None, map(milliseconds, moments)), max(0, mtime)),
         status,
@@ -160,11 +160,16 @@ def changed_to(entries: Sequence[Entry]) -> str:
     return found
 
 
-def shown(text: str) -> str:
+def shown(text: str, longest: int = 200) -> str:
     """A text on one line that is not too long, without what a terminal would obey."""
-    words = " ".join(text.lstrip()[:1000].encode("utf-8", "replace").decode().split())
+    words = " ".join(text.lstrip()[: 5 * longest].encode("utf-8", "replace").decode().split())
     line = " ".join("".join(each for each in words if each.isprintable()).split())
-    return line if len(line) <= 200 else line[:199] + "…"
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def named(text: str) -> str:
+    """A name is shown in full."""
+    return shown(text, 10_000)
 
 
 def is_open(last: Entry) -> bool:

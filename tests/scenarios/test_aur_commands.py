@@ -211,6 +211,13 @@ def test_aur_04_a_list_of_nothing_says_so(aur):
     assert aur.within("spawn", "--list-sessions", "--json") == (0, "[]\n", "")
 
 
+def test_aur_04_in_json_a_title_says_whether_it_is_cut(aur):
+    """It is made from what was said, of which it has at most 200 characters."""
+    aur.within("spawn", "--session", "long", stdin=f"{'word ' * 100}\n")
+    (row,) = json.loads(aur.within("spawn", "--list-sessions", "--json").out)
+    assert (len(row["title"]), row["title_is_cut"]) == (200, True)
+
+
 def test_aur_04_a_name_that_is_hostile_is_shown_and_obeyed_by_no_terminal(aur, sessions):
     sessions.write("session-aaa", NOW, turn(NOW), agent=HOSTILE)
     done = aur.within("spawn", "--list-sessions")

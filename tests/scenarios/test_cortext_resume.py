@@ -319,6 +319,18 @@ def test_cor_14_every_id_that_is_shown_is_accepted_everywhere(cortext, held, mon
     assert held["old"].id in cortext.within("list").out
 
 
+def test_cor_14_in_json_a_title_is_whole_and_a_summary_says_whether_it_is_cut(cortext, wire_server):
+    """Of a summary, or of what was said last where there is none, there are at most 200 characters."""
+    cortext.answers(wire_server, "hello")
+    words = "word " * 100
+    cortext.talked(words, "Where to?", "To the sea.", summary=words)
+    cortext.talked("Short", "Where to?", words)
+    rows = {row["title"]: row for row in json.loads(cortext.within("list", "--json").out)}
+    assert [*sorted(rows)] == ["Short", words.strip()]
+    for row in rows.values():
+        assert (row["title_is_cut"], len(row["summary"]), row["summary_is_cut"]) == (False, 200, True)
+
+
 def test_cor_14_a_damaged_conversation_is_listed_with_what_is_wrong(cortext, held):
     """And hides no other."""
     state = cortext.folder(held["auth"]) / ".session" / "session.json"

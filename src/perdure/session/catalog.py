@@ -71,7 +71,7 @@ class Row(
     namedtuple(
         "Row",
         "program id path title preview messages turns kind summary created active recorded waits cwd project"
-        " size problem lock key",
+        " size problem lock title_is_cut preview_is_cut summary_is_cut key",
     ),
 ):
     """A session, as its files say. Times are milliseconds since 1970."""
@@ -98,6 +98,9 @@ class Row(
     size: int
     problem: str | None
     lock: str
+    title_is_cut: bool
+    preview_is_cut: bool
+    summary_is_cut: bool
     key: int
 
     @property
@@ -107,7 +110,9 @@ class Row(
             "program": self.program,
             "id": self.id,
             "title": self.title,
+            "title_is_cut": bool(self.title_is_cut),
             "preview": self.preview,
+            "preview_is_cut": bool(self.preview_is_cut),
             "messages": self.messages,
             "created": stamp(self.created),
             "last_active": stamp(self.active),

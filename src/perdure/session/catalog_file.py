@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 
-_VERSION = 4
+_VERSION = 5
 """Of the tables below and of all that is put into them. A catalog of another one is made anew."""
 _WAIT = 5.0
 """Seconds for another process that is catching up. After that we do without the file."""
@@ -19,7 +19,8 @@ CREATE TABLE session (
     program TEXT, home TEXT, folder TEXT, path TEXT, id TEXT,
     title TEXT, preview TEXT, messages INTEGER, turns INTEGER, kind TEXT, summary TEXT, created INTEGER,
     active INTEGER, waits INTEGER, recorded TEXT, cwd TEXT, project TEXT, size INTEGER, problem TEXT,
-    lock TEXT, stamp INTEGER, has_text INTEGER
+    lock TEXT, title_is_cut INTEGER, preview_is_cut INTEGER, summary_is_cut INTEGER, stamp INTEGER,
+    has_text INTEGER
 );
 CREATE TABLE reading (session INTEGER PRIMARY KEY, state BLOB);
 CREATE INDEX stamps ON session (home, program, folder, path, stamp, has_text);

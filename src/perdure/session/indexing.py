@@ -296,6 +296,9 @@ class Indexing:
             "size": status.st_size if status else 0,
             "problem": summary.problem,
             "lock": learnt.lock,
+            "title_is_cut": summary.title_is_cut,
+            "preview_is_cut": summary.preview_is_cut,
+            "summary_is_cut": summary.summary_is_cut,
         }
         values = [storable(each) if isinstance(each, str) else each for each in columns.values()]
         if known:

@@ -83,13 +83,17 @@ class Deleted(NamedTuple):
     @property
     def facts(self) -> dict[str, object]:
         """All that is known of it, for programs."""
+        from perdure.session.summary import LONGEST
+
+        title = self.trashed.title
         return {
             "reference": self.reference,
             "program": self.store.name,
             "id": self.trashed.id,
             "deleted": self.trashed.deleted,
             "size": self.trashed.size,
-            "title": self.trashed.title,
+            "title": title,
+            "title_is_cut": len(title) == LONGEST and title.endswith("…"),  # which its note does not say
             "path": self.path,
             "folder": self.trashed.folder,
         }

@@ -14,6 +14,9 @@ from perdure.session.entry import Assistant, Custom, Entry, Message, SessionInfo
 from perdure.session.stores import Found, Header, Store
 
 LONGEST = 200
+"""Characters of a text that stands for what was said: a title, a preview, a summary."""
+_LONGEST_NAME = 10_000
+"""And of a name, which is shown in full; more than this nobody gave it by hand."""
 _LARGE = 2**26  # bytes that are not read for a title alone
 _SPOKEN = frozenset({"user", "assistant", "system"})
 
@@ -45,15 +48,22 @@ class Summary(NamedTuple):
     """What else a layout calls the project it is about."""
     problem: str | None
     """What is wrong with it: the first reason, and how many more there are."""
+    title_is_cut: bool
+    preview_is_cut: bool
+    summary_is_cut: bool
+    """True if there is more of that text."""
 
 
 class Tally(Struct, omit_defaults=True):
     """What the summary needs to know of the entries so far, and no more: it is kept with the catalog."""
 
     name: str = ""
+    name_is_cut: bool = False
     named_at: int = 0
     prompt: str = ""
+    prompt_is_cut: bool = False
     said: str = ""
+    said_is_cut: bool = False
     said_at: str = ""
     opened_at: str = ""
     messages: int = 0
@@ -80,19 +90,23 @@ class Tally(Struct, omit_defaults=True):
                 self.said_last = self.said_last if is_about_it else self.entries
                 self.turns += role in _SPOKEN
                 if role == "user" and not self.prompt:
-                    self.prompt = one_line(entry.text)
+                    self.prompt, self.prompt_is_cut = _on_one_line(entry.text)
                 if role in ("user", "assistant"):
                     self.said_at = entry.timestamp
                     said += [] if is_about_it else [entry]
             elif entry.type == "session_info" and isinstance(body := entry.body, SessionInfo):
-                self.name = one_line(body.name) if isinstance(body.name, str) else ""
+                name = body.name if isinstance(body.name, str) else ""
+                self.name, self.name_is_cut = _on_one_line(name, _LONGEST_NAME)
                 self.named_at = self.entries
             elif entry.type == "custom" and isinstance(custom := entry.body, Custom):
                 self._take(custom, entry.timestamp)
         if last is not None:
             self.waits = _waits(last)
-        texts = (one_line(entry.text) for entry in reversed(said))
-        self.said = next(filter(None, texts), self.said)
+        for entry in reversed(said):
+            text, is_cut = _on_one_line(entry.text)
+            if text:
+                self.said, self.said_is_cut = text, is_cut
+                break
 
     def _take(self, said: Custom, timestamp: str) -> None:
         """What a program says of a session, whichever program that is."""
@@ -103,31 +117,38 @@ class Tally(Struct, omit_defaults=True):
             case Custom(custom_type="perdure.summary"):
                 self.summed_up_at = self.entries
             case Custom(custom_type="perdure.agent", data={"agent": str(agent)}):
-                self.agent = one_line(agent)
+                self.agent = _on_one_line(agent, _LONGEST_NAME)[0]
 
     def summary(self, header: Header, problems: Sequence[str] = ()) -> Summary:
-        def fact(name: str) -> str:
+        def fact(name: str, longest: int = _LONGEST_NAME) -> tuple[str, bool]:
             value = header.facts.get(name)
-            return one_line(value) if isinstance(value, str) else ""
+            return _on_one_line(value, longest) if isinstance(value, str) else ("", False)
 
-        newer = self.name if self.named_at > header.covers else ""
-        name = newer or fact("title") or self.name
+        own = self.name, self.name_is_cut
+        newer = own if self.named_at > header.covers else ("", False)
+        names = [each for each in (newer, fact("title"), own) if each[0]]
+        title, title_is_cut = names[0] if names else (self.prompt, self.prompt_is_cut)
+        is_outdated = 0 < self.summed_up_at < self.said_last
+        summary, summary_is_cut = ("", False) if is_outdated else fact("context_summary", LONGEST)
         return Summary(
-            name or self.prompt,
-            bool(name),
+            title,
+            bool(names),
             self.said,
             self.messages,
             self.turns,
-            self.agent or fact("agent") or fact("conversation_type"),
-            "" if 0 < self.summed_up_at < self.said_last else fact("context_summary"),
+            self.agent or fact("agent")[0] or fact("conversation_type")[0],
+            summary,
             header.timestamp,
             self.said_at or header.timestamp,
             self.opened_at,
             self.waits,
-            (self.status if self.status_at > header.covers else "") or fact("status"),
+            (self.status if self.status_at > header.covers else "") or fact("status", LONGEST)[0],
             header.cwd,
             project if isinstance(project := header.facts.get("project_name"), str) else "",
             first_of(problems),
+            title_is_cut,
+            self.said_is_cut,
+            summary_is_cut,
         )
 
 
@@ -158,13 +179,23 @@ _NOT_SHOWN = re.compile(
     "|[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 )
 
+_WORD = re.compile(r"\S")
+
 
 def one_line(text: str) -> str:
     """Fit to be shown: no line break, no escape sequence, nothing that turns the reading direction."""
-    shown = " ".join(text.lstrip()[: 5 * LONGEST].split())
+    return _on_one_line(text)[0]
+
+
+def _on_one_line(text: str, longest: int = LONGEST) -> tuple[str, bool]:
+    """The same, and whether there was more of it."""
+    text = text.lstrip()
+    shown = " ".join(text[: 5 * longest].split())
     if not shown.isprintable():  # which is quick to tell, and what follows is not
         shown = " ".join(_NOT_SHOWN.sub("", shown).split()).encode("utf-8", "replace").decode("utf-8")
-    return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
+    if len(shown) > longest:
+        return shown[: longest - 1] + "…", True
+    return shown, _WORD.search(text, 5 * longest) is not None
 
 
 def _waits(last: Entry) -> bool:

@@ -48,6 +48,28 @@ def test_a_session_of_each_layout_is_listed_with_what_was_said_in_it(layout, mac
     assert ref.id in human, "through a pipe ids are whole"
 
 
+@pytest.mark.parametrize("layout", ["pi", "aurora", "soleur"])
+def test_in_json_a_name_is_whole_and_a_title_says_whether_it_is_cut(layout, machine):
+    """A title that is made from what was said has at most 200 characters."""
+    long = " ".join(f"word-{number}" for number in range(100))
+    cut, exact, spaced = (machine.add(layout, text) for text in (long, "x" * 200, "a \n b"))
+    named = machine.add(layout, "hello", long)
+    with Session.open(machine.store(layout), named) as session:
+        session.rename(long)
+    rows = {row["id"]: row for row in machine.run("ls", "--all", "--json").data}
+    assert (len(rows[cut.id]["title"]), rows[cut.id]["title_is_cut"]) == (200, True)
+    assert (rows[exact.id]["title"], rows[exact.id]["title_is_cut"]) == ("x" * 200, False)
+    assert (rows[spaced.id]["title"], rows[spaced.id]["title_is_cut"]) == ("a b", False)
+    assert (rows[named.id]["title"], rows[named.id]["title_is_cut"]) == (long, False)
+    assert (len(rows[named.id]["preview"]), rows[named.id]["preview_is_cut"]) == (200, True)
+    found = {row["id"]: row["title"] for row in machine.run("search", "word-99", "--all", "--json").data}
+    assert found[named.id] == long
+    assert machine.run("rm", named.id, cut.id).code == 0
+    gone = {row["id"]: row for row in machine.run("trash", "--json").data}
+    assert (gone[named.id]["title"], gone[named.id]["title_is_cut"]) == (long, False)
+    assert (len(gone[cut.id]["title"]), gone[cut.id]["title_is_cut"]) == (200, True)
+
+
 def test_the_last_talked_in_is_first(machine):
     """Whatever the times of the files."""
     for layout in ALL:

@@ -122,6 +122,7 @@ def _facts(row: Row, status: str) -> dict[str, object]:
         "last_active": stamp(row.active),
         "status": status,
         "title": row.title,
+        "title_is_cut": bool(row.title_is_cut),
         "cwd": row.cwd,
         "path": row.path,
         "problem": row.problem,

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 NONE = "No conversations to resume; `cortext start TYPE TITLE` begins one."
 _LONGEST_TYPE = len("projectmanage")
 _STYLES = {"active": "green", "unreadable": "red"}
-_FACTS = ("id", "type", "title", "status", "created", "last_active", "messages", "summary", "path", "problem")
+_FACTS = (
+    *("id", "type", "title", "title_is_cut", "status", "created", "last_active", "messages"),
+    *("summary", "summary_is_cut", "path", "problem"),
+)
 
 
 class Listed(Lasting, namedtuple("Listed", "id kind title messages active recorded waits problem lock")):
@@ -89,7 +92,8 @@ def _nothing(text: str, kind: str, status: str) -> str:
 
 
 def _facts(row: Row) -> dict[str, object]:
-    return {**row.facts, "type": row.kind, "summary": summary_of(row)}
+    is_cut = row.summary_is_cut if row.summary else row.preview_is_cut
+    return {**row.facts, "type": row.kind, "summary": summary_of(row), "summary_is_cut": bool(is_cut)}
 
 
 def _table(found: Sequence[Listed | Row], out: Output) -> None:

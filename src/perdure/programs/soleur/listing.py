@@ -114,7 +114,10 @@ def _holds_something(row: Row) -> bool:
 
 def _facts(row: Row) -> dict[str, object]:
     facts = row.facts
-    names = ("id", "created", "last_active", "project", "preview", "messages", "path", "problem")
+    names = (
+        *("id", "created", "last_active", "project", "preview", "preview_is_cut"),
+        *("messages", "path", "problem"),
+    )
     return {name: facts[name] for name in names}
 
 
