@@ -106,6 +106,20 @@ def test_cor_18_without_a_repository_it_is_saved_and_said(cortext, wire_server):
     assert "And then?" in cortext.transcript()
 
 
+@pytest.mark.parametrize("left", [0, 9, 30, -1])
+def test_cor_18_a_transcript_that_is_cut_is_completed_before_it_is_committed(talked, left):
+    """As a power cut leaves it, which spares what was synced; what people typed behind it stays as it is."""
+    path = next(talked.folder().glob("*.md"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:left])
+    assert talked.within("resume", "ship").code == 0
+    assert path.read_bytes() == whole
+    assert talked.is_committed()
+    path.write_bytes(whole + b"\nMy own note")
+    talked.within("resume", "ship")
+    assert path.read_bytes() == whole + b"\nMy own note"
+
+
 def test_cor_19_only_the_session_changed_is_a_session_update(talked):
     """Resumed and paused again, the transcript is as it was."""
     assert talked.within("resume", "ship").code == 0

@@ -1,6 +1,7 @@
 """cortext, from outside: finding a conversation again, and going on with it (COR-06 to COR-14)."""
 
 import json
+import re
 from datetime import timedelta
 
 import pytest
@@ -155,9 +156,38 @@ def test_cor_08_a_conversation_whose_command_is_gone_is_not_opened(cortext, held
     before = cortext.lines(held["auth"])
     done = cortext.within("resume", "auth")
     assert done.code == 2
-    assert "There is no type of conversation 'debug'" in done.err
-    assert "workspace.debug.md would make it one" in done.err
+    file = "~/work/.workspace/commands/workspace.debug.md"
+    assert f'"Auth Token Expiry" cannot be opened: {file} is gone; put it back, or go on as' in done.err
+    assert f"`cortext resume {held['auth'].id} --type brainstorm`" in done.err
     assert cortext.lines(held["auth"]) == before
+    done = cortext.within(stdin="/workspace.resume auth\n")
+    assert f"{file} is gone" in done.err
+    assert f"/workspace.resume --type brainstorm {held['auth'].id}" in done.err
+
+
+@pytest.mark.parametrize("is_in_shell", [False, True])
+def test_cor_08_where_its_prompt_is_gone_it_goes_on_as_the_type_that_is_named(
+    cortext, held, wire_server, is_in_shell
+):
+    """With that one's prompt, which it is told, and from then on without being asked to. Where there is its
+    own prompt, `--type` only narrows down what is looked for."""
+    cortext.prompt_file("debug").unlink()
+    cortext.prompt_file("plan").write_text("Only plan.")
+    if is_in_shell:
+        done = cortext.within(stdin="/workspace.resume auth --type plan\n")
+    else:
+        done = cortext.within("resume", "auth", "--type", "plan")
+    assert '[Resuming "Auth Token Expiry"]\nWe were at it.\nplan> ' in done.out
+    told = "It goes on with the instructions of /workspace.plan, not of /workspace.debug."
+    assert told in done.err.splitlines()
+    assert system_of(wire_server, 0).startswith("Only plan.\n")
+    state = cortext.state(held["auth"])
+    assert (state["conversation_type"], state["agent_config"]["command"]) == ("debug", "/workspace.plan")
+    done = cortext.within("resume", "auth")
+    assert '[Resuming "Auth Token Expiry"]' in done.out
+    assert "instructions" not in done.err
+    assert cortext.within("resume", "api", "--type", "plan").code == 3
+    assert cortext.within(stdin="/workspace.resume auth --type\n").code == 0
 
 
 def test_cor_09_the_agent_gets_a_context_block_and_the_whole_history_and_acknowledges(
@@ -339,6 +369,39 @@ def test_cor_14_a_damaged_conversation_is_listed_with_what_is_wrong(cortext, hel
     assert done.code == 0
     assert len([line for line in done.out.splitlines() if line.startswith("20")]) == 3
     assert "damaged" in done.out + done.err
+    assert "! line 1 of session.json: damaged (" in done.out
+    assert "Damaged: line 1 of session.json: damaged (" in cortext.within("resume", "auth").err
+    with open(held["api"].path, "ab") as log:
+        log.write(b"{no record\n")
+    assert re.search("! line [0-9]+ of messages.jsonl: not a record", cortext.within("list").out)
+    assert re.search("Damaged: line [0-9]+ of messages.jsonl: not", cortext.within("resume", "api").err)
+
+
+@pytest.mark.parametrize("status", ["archived", "", 5, None])
+def test_cor_15_a_status_that_there_is_not_is_named_and_taken_as_paused(cortext, held, capsys, status):
+    """In the list, by the doctor, and when it is resumed; a repair sets the file aside as it was."""
+    file = cortext.folder(held["api"]) / ".session" / "session.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "status": status}))
+    before = file.read_bytes()
+    (row,) = [row for row in json.loads(cortext.within("list", "--json").out) if row["problem"]]
+    wrong = f"session.json: the status {status!r} is none of active, paused, completed; taken as paused"
+    assert (row["id"], row["status"], row["problem"]) == (held["api"].id, "paused", wrong)
+    assert wrong in cortext.within("list", "--status", "paused").out
+    assert pi(["sessions", "doctor", held["api"].id]) == 1
+    assert wrong in capsys.readouterr().out
+    done = cortext.within("resume", "api", "--list")
+    assert wrong in done.out
+    assert pi(["sessions", "doctor", "--repair", held["api"].id]) == 0
+    assert cortext.state(held["api"])["status"] == "paused"
+    assert before in [path.read_bytes() for path in file.parent.iterdir()]
+    file.write_bytes(before)
+    done = cortext.within("resume", "api", "--status", "paused")
+    assert f"Damaged: {wrong}" in done.err
+    assert cortext.state(held["api"])["status"] == "paused"
+    contents = [line["content"] for line in cortext.lines(held["api"])]
+    assert [each for each in contents if each.startswith("Status")] == [
+        *("Status: paused", "Status: active", "Status: paused")
+    ]
 
 
 def test_cor_09_a_failed_acknowledgement_is_not_taken_for_an_answer(cortext, held, wire_server):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -92,6 +93,43 @@ def test_cor_12_a_long_prompt_is_in_a_file_that_only_its_user_reads(cortext, too
     assert [*(cortext.project / ".workspace" / "prompts").iterdir()] == []
     assert "/.workspace/prompts/\n" in (cortext.project / ".git" / "info" / "exclude").read_text()
     assert cortext.state(ref)["status"] == "paused"
+
+
+def test_cor_12_a_killed_process_leaves_its_long_prompt_only_until_the_next_start(
+    cortext, tools, wire_server
+):
+    """Of one that still runs it stays, and so does what is not ours; a link is not followed."""
+    cortext.answers(wire_server, "Yes.")
+    for title in ("One", "Two"):
+        cortext.talked(title, title * 100_000, "Yes.")
+    prompts = cortext.project / ".workspace" / "prompts"
+    (tools / "claude").write_text("#!/bin/sh\necho tool $$.\nexec sleep 600\n")
+    with cortext.piped("resume", "one", "--tool", "claude") as killed:
+        killed.until(lambda: re.search("tool [0-9]+[.]", killed.out))
+        (tool,) = map(int, re.findall("tool ([0-9]+)[.]", killed.out))
+        (left,) = prompts.iterdir()
+        killed.process.kill()
+        os.kill(tool, signal.SIGKILL)
+        killed.wait()
+    assert left.stat().st_mode & 0o777 == 0o600
+    assert cortext.git("status", "--porcelain", "--", ".workspace/prompts") == ""
+    (prompts / "notes.md").write_text("my own")
+    (prompts / "conversation-old.md").write_text("of an older version")
+    with cortext.piped("resume", "two", "--tool", "claude") as alive:
+        alive.until("tool ")
+        (used,) = {*prompts.iterdir()} - {prompts / "notes.md"}
+        assert "TwoTwo" in used.read_text()
+        cortext.within("start", "plan", "Next", stdin="Well?\n")
+        assert {*prompts.iterdir()} == {used, prompts / "notes.md"}
+        os.kill(alive.process.pid, signal.SIGTERM)
+        alive.wait()
+    assert [*prompts.iterdir()] == [prompts / "notes.md"]
+    elsewhere = cortext.home / "elsewhere"
+    prompts.rename(elsewhere)
+    (elsewhere / "conversation-x.md").write_text("not ours")
+    prompts.symlink_to(elsewhere)
+    cortext.within("start", "plan", "Last", stdin="Well?\n")
+    assert (elsewhere / "conversation-x.md").exists()
 
 
 def test_cor_12_the_registrys_tool_counts_where_its_user_trusts_the_workspace(cortext, tools):

@@ -144,11 +144,23 @@ _USUAL_FOLDER = b'"folder": "conversations"'
 def cortext(root: str) -> Iterator[Place]:
     """In `conversations/`, and in the folders that types of conversations have for themselves."""
     seen = set()
-    for folder in dict.fromkeys((*_type_folders(root), _CONVERSATIONS)):
+    for folder in conversation_folders(root):
         for place in _conversations(os.path.join(root, folder), ""):
             if place[1] not in seen:
                 seen.add(place[1])
                 yield place
+
+
+def conversation_folders(root: str) -> Iterable[str]:
+    """All folders of a workspace in which there may be some, named from there."""
+    named = (_inside(root, each) for each in _type_folders(root).values())
+    there = [each for each in named if each and os.path.isdir(os.path.join(root, each))]
+    return dict.fromkeys((*there, _CONVERSATIONS))
+
+
+def conversation_folder(root: str, kind: str) -> str:
+    """The folder for new conversations of a type: its own, which need not be there yet, or the usual one."""
+    return _inside(root, _type_folders(root).get(kind)) or _CONVERSATIONS
 
 
 def _conversations(folder: str, day: str) -> Iterator[Place]:
@@ -193,28 +205,28 @@ def _looked_into(folder: str) -> tuple[int, list[os.DirEntry[str]]]:
         raise
 
 
-def _type_folders(root: str) -> Iterable[str]:
-    """Of a registry that cannot be read, none: what is in `conversations/` is there without it."""
+def _type_folders(root: str) -> dict[str, object]:
+    """What the registry says of each type. Of one that cannot be read, nothing: what is in `conversations/`
+    is there without it."""
     path = os.path.join(root, ".workspace", "registry.json")
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
             text = file.read(_LONGEST_REGISTRY)
     except OSError:
-        return ()
+        return {}
     if b"\\" not in text and b"\0" not in text and text.count(b'"folder"') == text.count(_USUAL_FOLDER):
-        return ()  # as nearly every registry is, and no JSON has to be loaded to see that
+        return {}  # as nearly every registry is, and no JSON has to be loaded to see that
     import json
 
     try:
-        kinds = json.loads(text).get("conversation_types").values()
-        named = [each.get("folder") for each in kinds if isinstance(each, dict)]
+        kinds = json.loads(text).get("conversation_types").items()
+        return {kind: each.get("folder") for kind, each in kinds if isinstance(each, dict)}
     except (ValueError, AttributeError, RecursionError):
-        return ()
-    return dict.fromkeys(folder for each in named if (folder := _inside(root, each)))
+        return {}
 
 
 def _inside(root: str, name: object) -> str:
-    """A folder of the registry, if it is below the workspace and no link leads there."""
+    """A folder of the registry, if it is below the workspace and neither a link nor a file is on the way."""
     parts = [part for part in name.split("/") if part not in ("", ".")] if isinstance(name, str) else []
     if not 0 < len(parts) < _DEEPEST or str(name).startswith("/") or any(part[0] == "." for part in parts):
         return ""
@@ -222,7 +234,7 @@ def _inside(root: str, name: object) -> str:
     for part in parts:
         at = os.path.join(at, part)
         try:
-            if os.path.islink(at) or not os.path.isdir(at):
+            if os.path.lexists(at) and (os.path.islink(at) or not os.path.isdir(at)):
                 return ""
         except ValueError:
             return ""

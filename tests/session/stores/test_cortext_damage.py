@@ -66,7 +66,7 @@ STATES = {  # on which line something is wrong, and which facts are known from s
     "stale-end": (20, ""),
     "torn": (11, "agent_config"),
     "two-colons": (9, "agent_config"),
-    "wrong-types": (None, "title status agent_config"),
+    "wrong-types": (0, "title agent_config"),
 }
 
 

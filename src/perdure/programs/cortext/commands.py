@@ -42,7 +42,7 @@ COMMANDS = {
                 Argument(
                     "folder",
                     "which folder (default: this one)",
-                    default="",
+                    default=None,
                     metavar="DIR",
                     optional=True,
                     completes="file",

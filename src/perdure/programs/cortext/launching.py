@@ -12,48 +12,46 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from tempfile import mkstemp
 from typing import NamedTuple
 
 from perdure import config
 from perdure.agent.process_origin import AgentMark
-from perdure.errors import NotSaved, PerdureError
+from perdure.errors import PerdureError
+from perdure.front.opening import Meant
 from perdure.front.output import Output, Styled
 from perdure.front.visible import one_line
-from perdure.programs.cortext import pausing, resuming
+from perdure.programs.cortext import pausing, prompt_file, resuming
 from perdure.programs.cortext.commands import FIRST_PROMPT
 from perdure.programs.cortext.profile import Cortext
-from perdure.programs.cortext.workspace import FOLDER, Workspace, program
-from perdure.session.catalog import Row
-from perdure.session.git_exclude import keep_out
+from perdure.programs.cortext.workspace import Workspace, program
 from perdure.session.lifecycle import CORTEXT
 from perdure.session.session import Session
-from perdure.session.stores import files
+from perdure.session.stores.cortext_folder import CortextStore
 
 _LARGEST = 100 * 1024
 """Bytes of a prompt that is handed over on a command line."""
-_PROMPTS = os.path.join(FOLDER, "prompts")
 
 
-def launch(tool: str, row: Row, profile: Cortext, out: Output) -> int:
+def launch(tool: str, meant: Meant, profile: Cortext, out: Output) -> int:
     if tool not in FIRST_PROMPT:
         raise PerdureError(
             f"There is no AI tool {tool!r:.40}", f"it is one of builtin, {', '.join(FIRST_PROMPT)}"
         )
     workspace = profile.workspace
     found = _found(tool, workspace.path)
-    meant = profile.resumed(row)
     workspace.remember()
     instructions = profile.instructions(meant.header)
+    assert isinstance(meant.store, CortextStore)
+    lock = meant.store.lock_path(meant.ref)
     with meant.open() as session:
         if notice := profile.notice_of_change(session):
             out.note(Styled(notice, "yellow"))
         before = profile.take_up(session)
         prompt = _first_prompt(instructions, workspace, session, before)
-        out.line(f'[Resuming "{one_line(row.title)}"]')
+        out.line(f'[Resuming "{one_line(pausing.title_of(session))}"]')
         out.flush()
         try:
-            with _handed_over(prompt, workspace.path) as handed:
+            with _handed_over(prompt, workspace.path, lock) as handed:
                 ended = _run([found, *FIRST_PROMPT[tool], handed], workspace.path)
         finally:
             CORTEXT.change(session, "paused")
@@ -96,27 +94,17 @@ def _first_prompt(instructions: str, workspace: Workspace, session: Session, bef
 
 
 @contextmanager
-def _handed_over(prompt: str, workspace: str) -> Iterator[str]:
-    """The prompt itself, or, where it is too long for a command line, one that names a file with it. The file
-    is in the workspace, where every tool may read, and out of git."""
-    if len(prompt.encode("utf-8", "replace")) <= _LARGEST and "\0" not in prompt:
-        yield prompt.encode("utf-8", "replace").decode()
+def _handed_over(prompt: str, workspace: str, lock: str) -> Iterator[str]:
+    """The prompt itself, or, where it is too long for a command line, one that names a file with it."""
+    data = prompt.encode("utf-8", "replace")
+    if len(data) <= _LARGEST and b"\0" not in data:
+        yield data.decode()
         return
-    folder = os.path.join(workspace, _PROMPTS)
-    with files.told(NotSaved, folder):
-        files.new_folder(workspace, _PROMPTS, private=False)
-        keep_out(workspace, [_PROMPTS])
-        descriptor, path = mkstemp(".md", "conversation-", folder)  # nobody else's to read: 0600
-        with open(descriptor, "wb") as file:
-            file.write(prompt.encode("utf-8", "replace"))
-    try:
+    with prompt_file.written(data, workspace, lock) as name:
         yield (
-            f"Read all of {os.path.relpath(path, workspace)} first: it holds your instructions, and a "
-            "conversation that you go on with. Then do what its end says."
+            f"Read all of {name} first: it holds your instructions, and a conversation that you go on with. "
+            "Then do what its end says."
         )
-    finally:
-        with files.told(NotSaved, path):
-            os.unlink(path)
 
 
 class _Ended(NamedTuple):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from perdure import config
 from perdure.agent.places import REGISTERED
-from perdure.errors import NotSaved, PerdureError
+from perdure.errors import NotSaved, PerdureError, UsageError
 from perdure.front.output import Output, Styled
 from perdure.front.visible import one_line
 from perdure.programs.cortext import repository
@@ -31,6 +31,8 @@ _TYPES = {
 
 
 def init(options: SimpleNamespace, out: Output) -> int:
+    if options.folder == "":
+        raise UsageError("A folder needs a name", "`cortext init` without one makes this folder a workspace")
     path = os.path.abspath(os.path.expanduser(options.folder)) if options.folder else config.here()
     shown = one_line(config.as_typed(path))
     is_there = os.path.lexists(os.path.join(path, FOLDER, REGISTRY))

@@ -27,7 +27,7 @@ from perdure.front.shell import Shell
 from perdure.front.slash import Slash
 from perdure.front.visible import one_line
 from perdure.programs.cortext import pausing, resuming
-from perdure.programs.cortext.workspace import Workspace, inactivity, type_of
+from perdure.programs.cortext.workspace import NoType, Workspace, inactivity, type_of
 from perdure.session import lifecycle
 from perdure.session.catalog import Row
 from perdure.session.entry import Assistant, Custom, Entry, Message
@@ -50,7 +50,7 @@ _OWN = {
         Slash(
             "workspace.resume",
             f"{_TALK}:resume_one",
-            "[NUMBER|ID|TEXT]",
+            "[--type T] [NUMBER|ID|TEXT]",
             "go on with another conversation; without a word, pick one",
             f"{_TALK}:ids",
         ),
@@ -103,6 +103,8 @@ class Cortext(OwnProfile):
         """Of that, as it is recorded."""
         self._instructions = ""
         """The prompt that the agent of the open conversation goes by; empty until one is opened."""
+        self._instead: dict[str, str] = {}
+        """Types for conversations whose own type has no prompt any more, by their ids."""
         self._known = ""
         """What its agent is told of it, as it was when it was taken up."""
 
@@ -144,10 +146,32 @@ class Cortext(OwnProfile):
         """A new conversation, in which nothing was said yet."""
         return opening.made(open_store("cortext", self.workspace.path), facts=facts)
 
-    def resumed(self, row: Row) -> Meant:
+    def resumed(self, row: Row, instead: str = "") -> Meant:
+        """A conversation to go on with. `instead` is the type whose prompt is used where its own is gone."""
         meant = opening.at(row.path)
-        self.workspace.prompt(_kind(meant.header))  # which says it if there is none
+        try:
+            self.workspace.prompt(_kind(meant.header))
+        except NoType as error:
+            if not instead:
+                raise self._without_prompt(row, error) from None
+            self.workspace.prompt(instead)
+            self._instead[row.id] = instead
         return meant
+
+    def _without_prompt(self, row: Row, error: NoType) -> PerdureError:
+        other = next(iter(self.workspace.types), "TYPE")
+        way = f"`cortext resume {shlex.quote(row.id)} --type {other}`"
+        if self._shell is not None:
+            way = f"/workspace.resume --type {other} {row.id}"
+        where = f"{config.as_typed(error.path)} is gone" if error.path else error.message
+        return UsageError(
+            f'"{one_line(row.title)}" cannot be opened: {where}',
+            f"put it back, or go on as another type: {way}",
+        )
+
+    def _type(self, header: Header) -> str:
+        """That of which the agent has its instructions."""
+        return self._instead.get(header.id) or _kind(header)
 
     def when_held(self, program: str, id: str) -> str:
         return "pause it there first"
@@ -189,16 +213,19 @@ class Cortext(OwnProfile):
 
     def notice_of_change(self, session: Session) -> str:
         """Of instructions that are not those it was last talked in with; nothing, if they are."""
-        known = _recorded(session)
-        if known.get("system_prompt_hash", "") in (*_UNKNOWN, self._config(session)["system_prompt_hash"]):
+        known, now = _recorded(session), self._config(session)
+        command = known.get("command") or now["command"]
+        if command != now["command"]:
+            return one_line(f"It goes on with the instructions of {now['command']}, not of {command}.")
+        if known.get("system_prompt_hash", "") in (*_UNKNOWN, now["system_prompt_hash"]):
             return ""
-        changed = f"The instructions of {known.get('command', 'this conversation')} changed"
-        return one_line(f"{changed} since it was last talked in; they are used as they are now.")
+        changed = f"The instructions of {command} changed since it was last talked in"
+        return one_line(f"{changed}; they are used as they are now.")
 
     def instructions(self, header: Header) -> str:
         """What its agent is told to be, as it is now. From then on that is what it goes by, also if the file
         is changed or removed meanwhile."""
-        self._instructions = self.workspace.prompt(_kind(header))
+        self._instructions = self.workspace.prompt(self._type(header))
         return self._instructions
 
     async def _tell(self, conversation: Conversation) -> None:
@@ -246,7 +273,7 @@ class Cortext(OwnProfile):
         config = {
             **_NOBODY,
             **_recorded(session),
-            "command": f"/workspace.{_kind(session.header)}",
+            "command": f"/workspace.{self._type(session.header)}",
             "system_prompt_hash": _hash(self._instructions),
         }
         if agent is not None:
@@ -347,7 +374,7 @@ class Cortext(OwnProfile):
     # --- what is shown -----------------------------------------------------------------------------------
 
     def prompt(self, shell: Shell) -> str:
-        return f"{_kind(shell.conversation.meant.header)}> " if shell.is_talking else "cortext> "
+        return f"{self._type(shell.conversation.meant.header)}> " if shell.is_talking else "cortext> "
 
     def short_id(self, session: Session) -> str:
         return session.id

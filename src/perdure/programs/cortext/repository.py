@@ -23,6 +23,7 @@ from typing import IO, NamedTuple
 from perdure import config
 from perdure.errors import Held, PerdureError, Unreadable
 from perdure.programs.cortext.git import Failed, Git, NotCommitted, explained, is_nowhere
+from perdure.programs.cortext.prompt_file import PROMPTS
 from perdure.programs.cortext.trees import (
     FILE,
     LINK,
@@ -42,7 +43,7 @@ __all__ = ["Commit", "NotCommitted", "commit", "start"]
 
 _OWN = ".session"
 _LOCKS = os.path.join(".workspace", "locks")
-_TRASH = os.path.join(".workspace", "trash")
+_KEPT_OUT = [_LOCKS, os.path.join(".workspace", "trash"), PROMPTS]
 _LOCK = os.path.join(_LOCKS, "commit~.lock")
 _WAIT = 10.0
 _PAUSE = 0.05
@@ -116,7 +117,7 @@ def commit(workspace: str, folder: str, say: Callable[[bool], str], *, wait: flo
 @contextlib.contextmanager
 def _alone(workspace: str, wait: float) -> Iterator[None]:
     """One process of ours at a time: they would only wait for each other in git, less politely."""
-    keep_out(workspace, [_LOCKS, _TRASH])  # the repository may be younger than they are
+    keep_out(workspace, _KEPT_OUT)  # the repository may be younger than they are
     try:
         lock = Lock(workspace, _LOCK, "commit", wait, private=False)
     except Held as held:

@@ -11,7 +11,7 @@ from perdure.front import repl, starting, trusting
 from perdure.front.output import Copyable, Output, Styled
 from perdure.front.shell import Shell
 from perdure.front.visible import one_line
-from perdure.programs.cortext import listing, pausing, selection
+from perdure.programs.cortext import listing, pausing, prompt_file, selection
 from perdure.programs.cortext.profile import Cortext, is_silent, resume_line
 from perdure.programs.cortext.workspace import Workspace
 from perdure.session.catalog import Row
@@ -41,13 +41,14 @@ def resume(options: SimpleNamespace, out: Output) -> int:
     if tool != "builtin":
         from perdure.programs.cortext import launching
 
-        return launching.launch(tool, row, profile, out)
-    profile.starts_with = profile.resumed(row)
+        return launching.launch(tool, profile.resumed(row, options.type), profile, out)
+    profile.starts_with = profile.resumed(row, options.type)
     return _talk(profile, out)
 
 
 def _profile(options: SimpleNamespace, workspace: Workspace, out: Output) -> Cortext:
     """What the workspace itself sets counts if its user trusts it, which is asked before anything else."""
+    prompt_file.remove_left_behind(workspace.path)
     trusting.ask(workspace.path, out, may_ask=True)
     profile = Cortext(options, workspace)
     profile.asked_about.add(workspace.path)
@@ -61,12 +62,14 @@ def _talk(profile: Cortext, out: Output) -> int:
 
 def _wanted(options: SimpleNamespace, workspace: Workspace, out: Output) -> Row | None:
     """The conversation that is meant; None if its user wants none after all."""
-    among = listing.rows(workspace, out, kind=options.type, status=options.status)
+    everything = listing.rows(workspace, out, status=options.status)
+    among = _of_type(everything, options.type)
     text = " ".join(options.text)
     if row := selection.of_number(text, among):
         return row
     if text:
-        found = _found(text, among, workspace, out, "`cortext resume --list` shows all")
+        hint = "`cortext resume --list` shows all"
+        found = _found(text, everything, options.type, workspace, out, hint)
         if len(found) == 1:
             return found[0]
         among = found
@@ -79,9 +82,21 @@ def _wanted(options: SimpleNamespace, workspace: Workspace, out: Output) -> Row 
     return row
 
 
-def _found(text: str, among: Sequence[Row], workspace: Workspace, out: Output, listed: str) -> list[Row]:
-    """Those that may be meant: one at least."""
+def _of_type(rows: Sequence[Row], kind: str) -> Sequence[Row]:
+    return [row for row in rows if kind in ("", row.kind)]
+
+
+def _found(
+    text: str, everything: Sequence[Row], kind: str, workspace: Workspace, out: Output, listed: str
+) -> list[Row]:
+    """Those that may be meant: one at least. Of a type, or, as they can only be opened as another, of those
+    whose type has no prompt any more."""
+    among = _of_type(everything, kind)
     found = selection.matching(text, among, workspace, out)
+    if not found and kind:
+        types = workspace.types
+        among = [row for row in everything if row.kind not in types]
+        found = selection.matching(text, among, workspace, out)
     if not found:
         known = [name for row in among for name in (row.id, row.id.rpartition("/")[2])]
         near = nearest(text, known)
@@ -110,14 +125,15 @@ async def begin(shell: Shell, arguments: str) -> None:
 
 async def resume_one(shell: Shell, arguments: str) -> None:
     profile = _of(shell)
-    row = await shell.face.aside(lambda: _picked(shell, arguments))
+    kind, text = _type_and_text(arguments)
+    row = await shell.face.aside(lambda: _picked(shell, kind, text))
     if row is None:
         return
     if shell.is_talking and row.path == shell.conversation.session.ref.path:
         return shell.face.note(Styled("That is this conversation.", "dim"))
     if not await shell.face.aside(lambda: _may_reopen(row, False, shell.out)):
         return shell.face.note(Styled("It stays complete; nothing was opened.", "dim"))
-    meant = await in_thread(profile.resumed, row)
+    meant = await in_thread(profile.resumed, row, kind)
     if (pid := await in_thread(meant.store.holder, meant.ref)) is not None:
         held = Held(meant.ref.id, pid)
         held.hint = profile.when_held(shell.out.program, meant.ref.id)
@@ -129,18 +145,29 @@ async def resume_one(shell: Shell, arguments: str) -> None:
             await profile.acknowledge(shell)
 
 
-def _picked(shell: Shell, text: str) -> Row | None:
+def _type_and_text(arguments: str) -> tuple[str, str]:
+    """`--type T`, where it is typed, and what else is."""
+    words = arguments.split()
+    if "--type" not in words:
+        return "", arguments
+    at = words.index("--type")
+    if at + 1 == len(words):
+        raise UsageError("--type needs a type", "such as: /workspace.resume --type plan api design")
+    return words[at + 1], " ".join(words[:at] + words[at + 2 :])
+
+
+def _picked(shell: Shell, kind: str, text: str) -> Row | None:
     workspace, out = _of(shell).workspace, shell.out
     everything = listing.rows(workspace, out)
     here = shell.conversation.session.ref.path if shell.is_talking else ""
-    among = [row for row in everything if row.path != here]
-    if not among:
+    among = [row for row in _of_type(everything, kind) if row.path != here]
+    if not everything or not (among or text):
         out.line(listing.NONE.replace("cortext start TYPE TITLE", "/workspace.TYPE TITLE"))
         return None
     if row := selection.of_number(text, among):
         return row
     if text:
-        found = _found(text, everything, workspace, out, "/workspace.resume lists what there is")
+        found = _found(text, everything, kind, workspace, out, "/workspace.resume lists what there is")
         if len(found) == 1:
             return found[0]
         among = found

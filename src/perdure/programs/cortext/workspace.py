@@ -18,7 +18,7 @@ from perdure.session.layouts import LAYOUTS, Home, home_of
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from perdure.front.own_settings import OwnSettings
@@ -32,6 +32,19 @@ _MOST = 64 * 1024
 _LONGEST_PAUSE = 10.0**6
 _TYPE = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _PROMPT = re.compile(r"workspace\.([a-z0-9][a-z0-9-]{0,31})\.md")
+
+
+class NoType(UsageError):
+    """There is no prompt for a type of conversation."""
+
+    def __init__(self, kind: str, path: str, types: Sequence[str]) -> None:
+        self.path = path
+        """Where its prompt would be; empty if there can be no such type."""
+        hint = "a type is at most 32 small letters, digits and dashes"
+        if path:
+            hint = f"{config.as_typed(path)} would make it one"
+        known = ", ".join(types) or "none"
+        super().__init__(f"There is no type of conversation {kind!r:.60}", f"there are {known}; {hint}")
 
 
 class Workspace:
@@ -61,11 +74,8 @@ class Workspace:
         """What its agent is told, as it is now."""
         relative = os.path.join(FOLDER, "commands", f"workspace.{kind}.md")
         if not _TYPE.fullmatch(kind) or kind in OWN_COMMANDS or not self._is_there(relative):
-            known = ", ".join(self.types) or "none"
-            hint = "; a type is at most 32 small letters, digits and dashes"
-            if _TYPE.fullmatch(kind) and kind not in OWN_COMMANDS:
-                hint = f"; {config.as_typed(os.path.join(self.path, relative))} would make it one"
-            raise UsageError(f"There is no type of conversation {kind!r:.60}", f"there are {known}{hint}")
+            can_be = bool(_TYPE.fullmatch(kind)) and kind not in OWN_COMMANDS
+            raise NoType(kind, os.path.join(self.path, relative) if can_be else "", self.types)
         text = self._text(relative)
         if not text.strip():
             raise PerdureError(

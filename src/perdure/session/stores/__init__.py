@@ -79,14 +79,17 @@ class Problem(NamedTuple):
     path: str
     line: int
     reason: str
+    file: str = ""
+    """The file's name, where a session has several files and only the name tells them apart."""
 
     def __str__(self) -> str:
         return f"{self.path} line {self.line}: {self.reason}" if self.line else f"{self.path}: {self.reason}"
 
     @property
     def brief(self) -> str:
-        """Where it is known which file it is about."""
-        return f"line {self.line}: {self.reason}" if self.line else self.reason
+        """Where it is known which session it is about."""
+        place = " of ".join(filter(None, (f"line {self.line}" if self.line else "", self.file)))
+        return f"{place}: {self.reason}" if place else self.reason
 
     @property
     def is_torn_end(self) -> bool:

@@ -300,6 +300,10 @@ class CortextWriter(JsonlWriter):
             if aim.shows:
                 title, show = layout.title_in(members), self._transcript_of(members).show
                 show(aim.fresh, aim.unshown, lambda: store.read_back(ref), title)
+            elif self._tally.messages and any(map(layout.says_facts, aim.fresh)):
+                # It is not synced: a power cut may have torn what session.json says is there.
+                title, complete = layout.title_in(members), self._transcript_of(members).complete
+                complete(lambda: store.read_back(ref), title)
         except PerdureError as error:
             told, members = error, aim.without_transcript
         try:
@@ -397,4 +401,4 @@ def _lost(ref: Found, state: State, size: int) -> list[Problem]:
     if (state.log_bytes or 0) <= size:
         return []
     what = f"{state.log_bytes} bytes long when it was last saved, and {size} now; messages may be missing"
-    return [Problem(ref.path, 0, what)]
+    return [Problem(ref.path, 0, what, os.path.basename(LOG))]

@@ -2,7 +2,7 @@
 
     <workspace>/
       conversations/<YYYY-MM-DD>/<NNN>-<type>-<slug>/   a conversation; its id is the last two of these names
-      .workspace/registry.json                          names more folders in which there are some
+      .workspace/registry.json                          may name another folder than the first for a type
       .workspace/locks/, .workspace/trash/              ours, and kept out of git
 
 Inside a workspace the user's umask rules. No link in it is followed.
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from perdure.errors import Conflict, Held, InvalidId, NotSaved, PerdureError, Unreadable
-from perdure.session import ids
+from perdure.session import ids, listing
 from perdure.session.entry import Entry
 from perdure.session.git_exclude import keep_out
 from perdure.session.stores import Durability, Found, Header, files, folders
@@ -55,23 +55,33 @@ class CortextStore(ConversationStore):
         kind = "-".join(re.findall("[a-z0-9]+", str(header.facts.get("conversation_type", "")).lower()))
         title = header.facts.get("title")
         day = _day(header.timestamp)
-        with self._numbering(), files.told(NotSaved, os.path.join(self.root, CONVERSATIONS, day)):
-            self._make_folders(CONVERSATIONS, day)
-            names = files.names(self.root, os.path.join(CONVERSATIONS, day))
+        folder = self._folder(header)
+        with self._numbering(), files.told(NotSaved, os.path.join(self.root, folder, day)):
+            self._make_folders(*folder.split(os.sep), day)
+            names = [
+                name
+                for each in listing.conversation_folders(self.root)
+                for name in files.names(self.root, os.path.join(each, day))
+            ]
             number = max((int(match[1]) for match in map(_NUMBERED.match, names) if match), default=0)
             while True:
                 number += 1
                 id = ids.cortext_id(day, number, kind[:32].strip("-") or "conversation", str(title or ""))
                 with contextlib.suppress(FileExistsError):
-                    self._make_folder(os.path.join(CONVERSATIONS, id))
+                    self._make_folder(os.path.join(folder, id))
                     return id
+
+    def _folder(self, header: Header) -> str:
+        """That of a new conversation: the one that the registry names for its type, or else the usual one."""
+        return listing.conversation_folder(self.root, str(header.facts.get("conversation_type", "")))
 
     def create(self, header: Header, entries: Iterable[Entry] = ()) -> Found:
         """Whole, or not there: it gets its name when all its files are written."""
         day, _, name = ids.check_dated(header.id).rpartition("/")
         if not day:
             raise InvalidId(header.id, "a day and a name, as in 2025-11-22/001-brainstorm-topic")
-        folder = os.path.join(CONVERSATIONS, day, name)
+        above = self._folder(header)
+        folder = os.path.join(above, day, name)
         ref = Found(header.id, os.path.join(self.root, folder, LOG))
         entries = list(entries)
         header = header._replace(timestamp=header.timestamp or ids.stamp(ids.now()))
@@ -86,7 +96,7 @@ class CortextStore(ConversationStore):
                 self._make_folder(os.path.join(_UNFINISHED, ".session"))
                 self._write([(LOG, log), (STATE, layout.printed(state))], sync=self.synced)
                 self._write([shown], sync=False)
-                self._make_folders(CONVERSATIONS, day)
+                self._make_folders(*above.split(os.sep), day)
                 self._name(folder)
             except BaseException:
                 with contextlib.suppress(OSError, PerdureError):

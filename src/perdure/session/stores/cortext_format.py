@@ -79,6 +79,7 @@ def words(entry: Entry) -> str:
 
 
 class CortextReader(LineReader):
+    file = "messages.jsonl"
     record_start = re.compile(r'\{\s*"(?:role|content|timestamp|id|type)"\s*:')
 
     def is_record(self, value: Any) -> bool:

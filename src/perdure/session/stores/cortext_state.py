@@ -23,6 +23,7 @@ from perdure.session.stores.plain import Members
 
 LOG = os.path.join(".session", "messages.jsonl")
 STATE = os.path.join(".session", "session.json")
+_FILE = os.path.basename(STATE)
 _DOCUMENTED = (
     *("version", "conversation_id", "conversation_type", "title", "status", "created_at", "last_active"),
     *("message_count", "agent_config", "context_summary"),
@@ -32,6 +33,8 @@ _NO_FACTS = frozenset(
     | {"cwd", "parent_session", "facts"}
 )
 """Members that are not facts. A fact of such a name stands in `facts`."""
+_STATUSES = ("active", "paused", "completed")
+_UNKNOWN_STATUS_IS = "paused"
 _NO_AGENT = b'{"command":"","system_prompt_hash":"","model":"","tools":[]}'
 _NAME = re.compile(r"(\d+)-([^-]+)(?:-(.+))?")
 _KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -86,15 +89,25 @@ def parsed(path: str, data: bytes, id: str) -> State:
     except ValueError as error:
         return State(_whole_members(text), (_broken(path, text, error),), is_damaged=True)
     name = id.rpartition("/")[2]
+    wrong = []
     named = _value(found.get("conversation_id", dumps(name)))
-    if named in (name, id):
-        return State(found)
-    return State(found, (Problem(path, 0, f"it names another conversation: {named!r:.60}"),))
+    if named not in (name, id):
+        wrong.append(f"it names another conversation: {named!r:.60}")
+    if not _has_known_status(found):
+        status = _value(found["status"])
+        wrong.append(
+            f"the status {status!r:.40} is none of {', '.join(_STATUSES)}; taken as {_UNKNOWN_STATUS_IS}"
+        )
+    return State(found, tuple(Problem(path, 0, reason, _FILE) for reason in wrong))
+
+
+def _has_known_status(known: Members) -> bool:
+    return "status" not in known or _value(known["status"]) in _STATUSES
 
 
 def missing(path: str) -> State:
     reason = "missing; what it would say is taken from the folder's name and the messages"
-    return State({}, (Problem(path, 0, reason),), is_there=False)
+    return State({}, (Problem(path, 0, reason, _FILE),), is_there=False)
 
 
 def tally_in(state: State) -> Tally:
@@ -151,6 +164,8 @@ def header_of(known: Members, id: str, workspace: str, covers: int) -> Header:
     facts = {name: value for name, value in values.items() if name not in _NO_FACTS}
     misnamed = values.get("facts", {})
     facts.update(misnamed if isinstance(misnamed, dict) else {"facts": misnamed})
+    if not _has_known_status(known):
+        facts["status"] = _UNKNOWN_STATUS_IS
     created, cwd, parent = (
         value if isinstance(value := values.get(name), str) else ""
         for name in ("created_at", "cwd", "parent_session")
@@ -172,6 +187,8 @@ def whole(known: Members, id: str, tally: Tally, log_bytes: int) -> Members:
         "message_count": b"%d" % tally.messages,
         "log_bytes": b"%d" % log_bytes,
     }
+    if not _has_known_status(found):
+        found["status"] = dumps(_UNKNOWN_STATUS_IS)
     found["last_active"] = dumps(tally.last_active) if tally.last_active else found["created_at"]
     return found
 
@@ -206,7 +223,7 @@ def _says(entry: Entry) -> Members:
                 return {"title": dumps(name.strip())}
     elif entry.type == "custom":
         match entry.body:
-            case Custom(custom_type="perdure.status", data={"status": str(status)}):
+            case Custom(custom_type="perdure.status", data={"status": str(status)}) if status in _STATUSES:
                 return {"status": dumps(status)}
             case Custom(custom_type="perdure.summary", data={"summary": str(summary)}):
                 return {"context_summary": dumps(summary)}
@@ -222,7 +239,7 @@ def _broken(path: str, text: bytes, error: ValueError) -> Problem:
         reason, at = "not UTF-8", text.count(b"\n", 0, error.start) + 1
     else:
         reason, at = getattr(error, "msg", None) or str(error), getattr(error, "lineno", 1)
-    return Problem(path, at, f"damaged ({reason[:80]}); what it lacks is taken from the messages")
+    return Problem(path, at, f"damaged ({reason[:80]}); what it lacks is taken from the messages", _FILE)
 
 
 def _whole_members(text: bytes) -> Members:

@@ -66,8 +66,16 @@ class Transcript:
         `newer` are the entries of which it is not certain that they are here, `fresh` among them.
         """
         fresh, newer = [*filter(is_shown, fresh)], [*filter(is_shown, newer)]
-        if not newer:
-            return
+        if newer:
+            self._bring_up_to_date(fresh, newer, back, title)
+
+    def complete(self, back: Back, title: str) -> None:
+        """Add what an interrupted append, or a power cut, left out of it."""
+        self._bring_up_to_date((), (), back, title)
+
+    def _bring_up_to_date(
+        self, fresh: Sequence[Entry], newer: Sequence[Entry], back: Back, title: str
+    ) -> None:
         before, self._left = self._left, None
         with files.told(NotSaved, self.path), self._opened() as file:
             status = os.fstat(file.fileno())
@@ -100,14 +108,13 @@ def _lacking(
     title: str,
 ) -> bytes:
     """What is to be added to a file that somebody else, or an interrupted append, left like this."""
-    seal = b"" if size == 0 or os.pread(file, 1, size - 1) == b"\n" else b"\n"
     last = next(_marks_back(file, size), None)
     if last is None:
         there, everything = files.read_all(file, size), [*back()][::-1]
         for whole in (transcript(title, everything), _first_line(there) + blocks(_shown_once(everything))):
             if whole.startswith(there):
                 return whole[len(there) :]
-        return seal + blocks(newer)
+        return _behind(file, size, newer)
     offset, id = last
     later: list[Entry] = []
     with closing(back()) as newest_first:
@@ -116,11 +123,17 @@ def _lacking(
                 later = _without(later[::-1], fresh, file, size)
                 there = os.pread(file, size - offset, offset)
                 whole = block(entry).removeprefix(b"\n") + blocks(later)
-                return whole[len(there) :] if whole.startswith(there) else seal + blocks(later)
+                return whole[len(there) :] if whole.startswith(there) else _behind(file, size, later)
             later.append(entry)
     shown = {id for _, id in _marks_back(file, size)}
     places = [place for place, entry in enumerate(later) if mark(entry) in shown]
-    return seal + blocks(later[: places[0]][::-1] if places else newer)
+    return _behind(file, size, later[: places[0]][::-1] if places else newer)
+
+
+def _behind(file: int, size: int, entries: Sequence[Entry]) -> bytes:
+    """Entries, and before them a line feed, where the last line of the file has none."""
+    seal = b"" if size == 0 or os.pread(file, 1, size - 1) == b"\n" else b"\n"
+    return seal + blocks(entries) if entries else b""
 
 
 def _without(later: list[Entry], fresh: Sequence[Entry], file: int, size: int) -> list[Entry]:

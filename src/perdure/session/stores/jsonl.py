@@ -45,6 +45,8 @@ class LineReader(ABC):
 
     header_mark: ClassVar[bytes] = b""
     """What only a first line contains; empty where a file begins with an entry."""
+    file: ClassVar[str] = ""
+    """What problems call the file, where a session has several; see `Problem`."""
     record_start: ClassVar[re.Pattern[str]] = lines.RECORD_START
     """How a record of the layout begins, wherever it stands."""
 
@@ -152,7 +154,7 @@ class LineReader(ABC):
         return len(text)
 
     def problem(self, number: int, reason: str) -> None:
-        self.problems.append(Problem(self.path, number, reason))
+        self.problems.append(Problem(self.path, number, reason, self.file))
 
     def _salvaged(self, text: bytes) -> tuple[list[bytes], int]:
         return lines.salvage(text, self.record_start, self.is_record)
