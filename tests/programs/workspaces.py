@@ -71,11 +71,11 @@ class Cortext(Program):
 
     @property
     def subjects(self) -> list[str]:
-        """Of all commits, the newest first."""
+        """Of all commits but the one of `init`, the newest first."""
         done = subprocess.run(
             ["git", "log", "--format=%s"], cwd=self.project, capture_output=True, text=True, timeout=60
         )
-        return done.stdout.splitlines()
+        return [each for each in done.stdout.splitlines() if each != "[workspace] Begin"]
 
     def is_committed(self) -> bool:
         """Whether all of every conversation is in HEAD, and in the index as it is there."""

@@ -46,3 +46,120 @@ def test_cor_20_a_types_folder_in_the_registry_is_where_its_conversations_begin(
     assert not (cortext.home / "outside").exists()
     assert cortext.git("status", "--porcelain", "--", "notes", "conversations") == ""
     assert cortext.within("resume", "ship").out.startswith('[Resuming "Ship"]')
+
+
+# --- the repository ---------------------------------------------------------------------------------------
+
+
+def test_cor_20_init_in_a_new_repository_commits_the_workspace(cortext):
+    """And in it what init wrote, no more; the user's index and tree are clean then."""
+    folder = cortext.home / "fresh"
+    cortext.project = folder
+    folder.mkdir()
+    (folder / "mine.txt").write_text("not yet added")
+    done = cortext.within("init")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[1:3] == [
+        "Made a git repository there, for conversations to be committed to.",
+        "Committed .workspace/ to it on main.",
+    ]
+    assert cortext.git("log", "--format=%s") == "[workspace] Begin\n"
+    assert cortext.git("status", "--porcelain") == "?? mine.txt\n"
+    assert ".workspace/registry.json" in cortext.git("ls-files").splitlines()
+    assert all(name.startswith(".workspace/") for name in cortext.git("ls-files").splitlines())
+
+
+def test_cor_20_init_where_git_does_not_know_its_user_says_so_and_makes_the_workspace(cortext):
+    """The repository is there, with nothing in it."""
+    (cortext.home / ".gitconfig").write_text(
+        "[user]\n\tuseConfigOnly = true\n[init]\n\tdefaultBranch = main\n"
+    )
+    folder = cortext.home / "fresh"
+    folder.mkdir()
+    cortext.project = folder
+    done = cortext.within("init")
+    assert done.code == 0
+    assert "Not committed: git does not know who you are" in done.err
+    assert cortext.git("status", "--porcelain") == "?? .workspace/\n"
+
+
+def test_cor_18_init_in_a_repository_names_its_branch_the_switch_and_what_to_add(cortext):
+    """It commits and stages nothing there; the command that it prints is one."""
+    folder = cortext.home / "mine"
+    (folder / "deep").mkdir(parents=True)
+    cortext.project = folder
+    cortext.git("init", "-q", "-b", "trunk")
+    done = cortext.within("init", "deep")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[1:3] == [
+        'Pauses commit conversations to branch trunk of ~/mine; `"commit": false` in '
+        ".workspace/registry.json or --no-commit turns that off.",
+        f"To commit the workspace, too: git -C {folder}/deep add .workspace",
+    ]
+    assert cortext.git("status", "--porcelain") == "?? deep/\n"
+    cortext.git(*done.out.splitlines()[2].partition(": git ")[2].split())
+    assert "A  deep/.workspace/registry.json" in cortext.git("status", "--porcelain").splitlines()
+    assert "HEAD" not in cortext.git("branch", "--list")
+    cortext.git("commit", "-qm", "mine")
+    cortext.git("checkout", "-q", "--detach")
+    (folder / "other").mkdir()
+    assert "to no branch, as HEAD is detached, of ~/mine;" in cortext.within("init", "other").out
+
+
+@pytest.mark.parametrize("how", ["option", "registry", "init", "init --no-commit there"])
+def test_cor_18_where_commits_are_switched_off_conversations_are_only_saved(cortext, wire_server, how):
+    """By an option for this run, or by the registry, which needs no trust for that. What looks like a secret
+    is not asked about: it is not committed."""
+    cortext.answers(wire_server, "Yes.")
+    if how.startswith("init "):
+        assert cortext.within("init", "--no-commit").out.splitlines() == [
+            "~/work is a workspace already.",
+            "Conversations are saved, and not committed: `commit` is off in .workspace/registry.json.",
+        ]
+        assert cortext.within("init", "--no-commit").out.endswith("already; nothing was changed.\n")
+    elif how == "init":
+        folder = cortext.home / "fresh"
+        folder.mkdir()
+        cortext.project = folder
+        assert "and not committed: `commit` is off" in cortext.within("init", "--no-commit").out
+        assert not (folder / ".git").exists()
+        cortext.git("init", "-q")
+    elif how == "registry":
+        path = cortext.project / ".workspace" / "registry.json"
+        path.write_text(path.read_text().replace('"commit": true', '"commit": false'))
+    option = ["--no-commit"] if how == "option" else []
+    why = "--no-commit was given" if option else "`commit` is off in .workspace/registry.json"
+    secret = f"My key is AKIA{'Q3EGR7KJ2LMN5PST'}."
+    for words in (["start", "plan", "Ship"], ["resume", "ship"]):
+        done = cortext.within(*words, *option, stdin=f"{secret}\n/workspace.stop-conversation\n")
+        assert (done.code, done.err) == (0, f"Saved, and not committed: {why}.\n")
+    assert cortext.subjects == []
+    assert cortext.state()["status"] == "paused"
+    done = cortext.within(*option, stdin="/workspace.resume ship\n")
+    assert f"Saved, and not committed: {why}." in done.err
+
+
+def test_cor_18_a_switch_that_is_neither_on_nor_off_is_an_error(cortext):
+    """Nothing is committed that somebody may have meant to keep to themselves."""
+    path = cortext.project / ".workspace" / "registry.json"
+    path.write_text(path.read_text().replace('"commit": true', '"commit": "no"'))
+    done = cortext.within("start", "plan", "Ship", stdin="Well?\n")
+    assert done.code == 1
+    assert "commit is not true or false" in done.err
+
+
+def test_cor_18_the_offline_model_does_not_find_the_conversation_that_it_is_asked_in(cortext):
+    """Nor its transcript; other conversations and all other files it does."""
+    (cortext.project / "notes.md").write_text("A flumphery is a small bird.\n")
+    other = cortext.talked("Birds", "What is a flumphery?", "A bird.")
+    done = cortext.within(
+        "start", "plan", "Flumphery", stdin='find "flumphery"\nfind files named *flumphery*\n'
+    )
+    assert done.code == 0
+    own, found = cortext.refs[-1], done.out
+    assert "`notes.md`" in found
+    assert f"`conversations/{other.id}/.session/messages.jsonl`" in found
+    assert f"conversations/{own.id}/" not in found
+    assert "No file has a name that matches `*flumphery*`." in found
+    done = cortext.within("resume", "flumphery", stdin='find "flumphery"\n')
+    assert f"conversations/{own.id}/" not in done.out.partition("plan> ")[2]

@@ -65,6 +65,8 @@ class Bench(Struct, frozen=True):
     environment: Mapping[str, str]
     hooks: Hooks = Hooks()
     supervisor: Supervisor = field(default_factory=of_this_program)
+    own_paths: Sequence[str] = ()
+    """See `ToolContext`."""
 
 
 async def turn(
@@ -224,7 +226,9 @@ class _Running:
         """Set when all calls before it have ended."""
         self._told = told
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-        context = ToolContext(bench.cwd, call.id, bench.environment, self._update, bench.supervisor)
+        context = ToolContext(
+            bench.cwd, call.id, bench.environment, self._update, bench.supervisor, bench.own_paths
+        )
         self.task = asyncio.create_task(self._run(bench, context), name=f"tool {call.name}")
         self.task.add_done_callback(lambda _: told.put_nowait(self))
 

@@ -393,7 +393,11 @@ class AgentSession:
         return partial(self._system, tools), self._bench(tools)
 
     def _bench(self, tools: Mapping[str, Tool]) -> Bench:
-        return Bench(tools, self._cwd, self._environment(), self._equipment.hooks, self._supervisor)
+        own = self._session.own_path if self._session is not None else ""
+        return Bench(
+            *(tools, self._cwd, self._environment(), self._equipment.hooks, self._supervisor),
+            own_paths=(own,) if own else (),
+        )
 
     def _system(self, tools: Mapping[str, Tool]) -> str:
         return prompt.build(

@@ -71,6 +71,12 @@ class Session:
         return self.ref.id
 
     @property
+    def own_path(self) -> str:
+        """The file, or the folder, that is this session's alone; empty where its store keeps it in none."""
+        found = getattr(self.store, "own_path", None)  # not each store keeps files
+        return str(found(self.ref)) if found else ""
+
+    @property
     def head(self) -> str | None:
         """The entry the conversation goes on from; None before the first."""
         return self._ends.head

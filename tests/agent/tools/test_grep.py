@@ -5,8 +5,10 @@ import os
 import time
 
 import pytest
+from msgspec import structs
 
 from perdure.agent.tools import ToolContext, checked, ripgrep
+from perdure.agent.tools.find import FIND
 from perdure.agent.tools.grep import GREP
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("finder")]
@@ -221,3 +223,18 @@ def test_pi_11_a_glob_may_lead_out_of_the_directory(tmp_path, call, finder):
 def test_pi_11_the_case_of_a_parameters_name_does_not_matter(tmp_path, call, finder, name):
     (tmp_path / "f").write_text("Needle\n")
     assert call(GREP, pattern="needle", **{name: True}).text == "f:1: Needle"
+
+
+def test_pi_11_the_conversations_own_files_are_left_out_of_a_search_around_them(tmp_path, call, ctx):
+    """They do not count for the limit either. A search that is about them finds them."""
+    for name in ("a/own/log.jsonl", "a/own/deep/more.md", "a/owner.md", "b.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("needle\n" * 3)
+    within = structs.replace(ctx, own_paths=(str(tmp_path / "a" / "own"), str(tmp_path / "b.md")))
+    assert call(GREP, within, pattern="needle", limit=3).text == "\n".join(
+        f"a/owner.md:{at}: needle" for at in (1, 2, 3)
+    )
+    assert call(FIND, within, pattern="**/*").text.split("\n") == ["a/", "a/owner.md"]
+    assert call(GREP, within, pattern="needle", path="a/own/log.jsonl").text.count("needle") == 3
+    assert call(GREP, within, pattern="needle", path="b.md").text.count("needle") == 3
+    assert "a/own/deep/more.md" in call(FIND, within, pattern="**/*", path="a/own").text

@@ -79,6 +79,9 @@ class ToolContext(Struct, frozen=True):
     """Shows what there is so far; it is not kept."""
     supervisor: Supervisor = field(default_factory=of_this_program)
     """Starts processes that end with the conversation, or with the program if there is none."""
+    own_paths: Sequence[str] = ()
+    """The conversation's own files and folders. A search of a folder around them leaves them out: it would
+    find its own question."""
 
     def path(self, text: str) -> str:
         """A path as a model writes one: relative to the working directory, `~` and a leading `@` allowed. The

@@ -168,11 +168,13 @@ def _must_be_directory(target: Place) -> Place:
 
 async def files(directory: str, ctx: ToolContext, take: Callable[[str], None]) -> bool:
     """Each file below a directory, as a path relative to it. False if something could not be looked at."""
+    own = await _own_paths(directory, ctx)
 
     def records(data: bytes) -> bytes:
         *whole, rest = data.split(b"\0")
-        for path in whole:
-            take(_relative(path))
+        for path in map(_relative, whole):
+            if not _is_own(path, own):
+                take(path)
         return rest
 
     command = await _command(directory, ctx, ["--files"], [])
@@ -189,13 +191,14 @@ async def lines(
     glob: Glob | None = None,
 ) -> bool:
     """Each line that matches, and those beside it, in the files below a directory or in one that is there."""
+    own = [] if only else await _own_paths(directory, ctx)
 
     def records(data: bytes) -> bytes:
         at = 0
         while found := _RECORD.match(data, at):
             at = found.end()
             path = _relative(_REMARKS.sub(b"", found[1]))
-            if glob is None or glob.matches(path):
+            if (glob is None or glob.matches(path)) and not _is_own(path, own):
                 text = found[4].decode("utf-8", "replace").removesuffix("\r")
                 take(Line(path, int(found[2]), found[3] == b":", text))
         return data[at:]
@@ -210,6 +213,21 @@ async def lines(
     finally:
         if chosen:
             os.unlink(chosen)
+
+
+async def _own_paths(directory: str, ctx: ToolContext) -> list[str]:
+    """Those of the conversation's own that are below a directory, named from there."""
+
+    def found() -> list[str]:
+        above = os.path.join(os.path.realpath(directory), "")
+        own = (os.path.realpath(path) for path in ctx.own_paths)
+        return [path.removeprefix(above) for path in own if path.startswith(above)]
+
+    return await asyncio.to_thread(found) if ctx.own_paths else []
+
+
+def _is_own(path: str, own: Sequence[str]) -> bool:
+    return any(path == each or path.startswith(f"{each}/") for each in own)
 
 
 def _must_be_one_line(search: Search) -> None:

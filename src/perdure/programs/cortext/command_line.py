@@ -26,9 +26,9 @@ commands:
 
 A workspace is the nearest folder above that has .workspace/. In there are the
 prompts of all types of conversation (commands/), what is part of each of them
-(memory/), and registry.json: default_model, tool, inactivity_seconds. Without
-a command, {name} is a shell in which conversations are begun, resumed and
-completed; /help says what can be typed there.
+(memory/), and registry.json: default_model, tool, inactivity_seconds, commit.
+Without a command, {name} is a shell in which conversations are begun, resumed
+and completed; /help says what can be typed there.
 """
 
 

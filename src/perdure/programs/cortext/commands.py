@@ -24,11 +24,13 @@ _STATUS = Argument(
     "--status", f"only those with this status: {', '.join(STATUSES)}", choices=STATUSES, metavar="S"
 )
 
+_NO_COMMIT = Argument("--no-commit", "save conversations, and commit none of them in this run", "flag", False)
+
 ALONE = Command(
     "",
     "perdure.programs.cortext.talk:alone",
     "a shell in which conversations are begun, resumed and completed",
-    (MODEL,),
+    (MODEL, _NO_COMMIT),
     ("cortext",),
 )
 COMMANDS = {
@@ -47,6 +49,7 @@ COMMANDS = {
                     optional=True,
                     completes="file",
                 ),
+                Argument("--no-commit", "its conversations are saved, and not committed", "flag", False),
             ),
             ("cortext init", "cortext init notes"),
         ),
@@ -63,6 +66,7 @@ COMMANDS = {
                 ),
                 Argument("title", "what it is about", metavar="TITLE", many=True),
                 MODEL,
+                _NO_COMMIT,
             ),
             ("cortext start brainstorm API design", "cortext start debug 'Tokens expire too early'"),
         ),
@@ -96,6 +100,7 @@ COMMANDS = {
                 ),
                 Argument("--force", "also if it was marked complete", "flag", False),
                 MODEL,
+                _NO_COMMIT,
                 JSON,
             ),
             (

@@ -56,11 +56,14 @@ def launch(tool: str, meant: Meant, profile: Cortext, out: Output) -> int:
         finally:
             CORTEXT.change(session, "paused")
         if not ended.is_told_to:
-            _commit(session, workspace, out)
+            _commit(session, profile, out)
     return ended.code
 
 
-def _commit(session: Session, workspace: Workspace, out: Output) -> None:
+def _commit(session: Session, profile: Cortext, out: Output) -> None:
+    if profile.why_not_committed:
+        return out.note(Styled(pausing.not_committed(profile.why_not_committed), "dim"))
+    workspace = profile.workspace
     found = pausing.secrets(session, workspace)
     if not found or pausing.is_wanted(found, out):
         out.note(Styled(pausing.committed(session, workspace, "paused"), "dim"))

@@ -14,11 +14,13 @@ from perdure.errors import NotSaved, PerdureError, UsageError
 from perdure.front.output import Output, Styled
 from perdure.front.visible import one_line
 from perdure.programs.cortext import repository
-from perdure.programs.cortext.workspace import FOLDER, REGISTRY, Workspace
+from perdure.programs.cortext.workspace import COMMIT, FOLDER, REGISTRY, Workspace
 from perdure.session.stores import files
 from perdure.session.stores.cortext_folder import CONVERSATIONS
 
 TEMPLATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "template")
+_REGISTRY = f"{FOLDER}/{REGISTRY}"
+_LARGEST = 2**24
 _TYPES = {
     "brainstorm": "Brainstorm",
     "debug": "Debug",
@@ -36,20 +38,25 @@ def init(options: SimpleNamespace, out: Output) -> int:
     path = os.path.abspath(os.path.expanduser(options.folder)) if options.folder else config.here()
     shown = one_line(config.as_typed(path))
     is_there = os.path.lexists(os.path.join(path, FOLDER, REGISTRY))
+    is_changed = False
     if not is_there:
-        _make(path)
+        _make(path, commits=not options.no_commit)
+    elif options.no_commit:
+        is_changed = _stop_committing(path)
     Workspace(path).remember()
-    try:
-        has_made_repository = repository.start(path)
-    except PerdureError as error:
-        out.note(Styled(one_line(error.said), "yellow"))
-        has_made_repository = False
+    has_made_repository, git_notes = _repository(path, is_there) if not options.no_commit else (False, [])
     if is_there:
-        out.line(f"{shown} is a workspace already{'.' if has_made_repository else '; nothing was changed.'}")
+        is_changed |= has_made_repository
+        out.line(f"{shown} is a workspace already{'.' if is_changed else '; nothing was changed.'}")
     else:
         out.line(f"Made {shown} a workspace. What is in {FOLDER}/ is yours to edit.")
-    if has_made_repository:
-        out.line("Made a git repository there, for conversations to be committed to.")
+    if options.no_commit and (is_changed or not is_there):
+        git_notes.append(f"Conversations are saved, and not committed: `{COMMIT}` is off in {_REGISTRY}.")
+    for note in git_notes:
+        if isinstance(note, PerdureError):
+            out.note(Styled(one_line(note.said), "yellow"))
+        else:
+            out.line(note)
     if not is_there:
         out.line("")
         out.line("Begin with:")
@@ -59,7 +66,63 @@ def init(options: SimpleNamespace, out: Output) -> int:
     return 0
 
 
-def _make(path: str) -> None:
+def _repository(path: str, is_there: bool) -> tuple[bool, list[str | PerdureError]]:
+    """Whether one was made for the workspace; and what its user should know of the one that it is in. A new
+    one gets the workspace's own files; in one that was there, what is added is its user's to say."""
+    try:
+        if repository.start(path):
+            told: list[str | PerdureError] = [
+                "Made a git repository there, for conversations to be committed to."
+            ]
+            return True, [*told, _committed(path)]
+        around = repository.around(path)
+    except PerdureError as error:
+        return False, [error]
+    if is_there or around is None:
+        return False, []
+    branch = f"branch {around.branch}" if around.branch else "no branch, as HEAD is detached,"
+    where = f"{branch} of {config.as_typed(around.top)}"
+    off = f'`"{COMMIT}": false` in {_REGISTRY} or --no-commit turns that off.'
+    at = "" if path == config.here() else f"-C {shlex.quote(path)} "
+    return False, [
+        one_line(f"Pauses commit conversations to {where}; {off}"),
+        one_line(f"To commit the workspace, too: git {at}add {FOLDER}"),
+    ]
+
+
+def _committed(path: str) -> str | PerdureError:
+    try:
+        made = repository.commit(
+            path, FOLDER, lambda _: "[workspace] Begin\n\nPrompts, memory and settings.\n"
+        )
+    except PerdureError as error:
+        return error
+    on = f" on {made.branch}" if made and made.branch else ""
+    return one_line(f"Committed {FOLDER}/ to it{on}.")
+
+
+def _stop_committing(path: str) -> bool:
+    """Whether that changed anything."""
+    relative = os.path.join(FOLDER, REGISTRY)
+    shown = config.as_typed(os.path.join(path, relative))
+    with files.open_to_read(path, relative) as file:
+        text = files.read_all(file.fileno(), _LARGEST)
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PerdureError(f"{shown} is not JSON: {error}", "correct it there, or remove it") from None
+    if not isinstance(found, dict):
+        raise PerdureError(
+            f"{shown} is not an object of settings, in braces", "correct it there, or remove it"
+        )
+    if found.get(COMMIT) is False:
+        return False
+    data = json.dumps({**found, COMMIT: False}, indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    files.replace(path, relative, data + b"\n", private=False)
+    return True
+
+
+def _make(path: str, *, commits: bool) -> None:
     with files.told(NotSaved, path):
         files.make_folder(path, private=False)
     _make_folder(path, FOLDER)
@@ -68,7 +131,7 @@ def _make(path: str) -> None:
         for name in sorted(os.listdir(os.path.join(TEMPLATE, group))):
             with open(os.path.join(TEMPLATE, group, name), "rb") as file:
                 _write(path, os.path.join(FOLDER, group, name), file.read())
-    _write(path, os.path.join(FOLDER, REGISTRY), _registry())
+    _write(path, os.path.join(FOLDER, REGISTRY), _registry(commits=commits))
 
 
 def _make_folder(path: str, relative: str) -> None:
@@ -82,11 +145,11 @@ def _write(path: str, relative: str, data: bytes) -> None:
         files.replace(path, relative, data, private=False)
 
 
-def _registry() -> bytes:
+def _registry(*, commits: bool) -> bytes:
     types = {
         kind: {"name": name, "folder": CONVERSATIONS, "command": f"/workspace.{kind}"}
         for kind, name in _TYPES.items()
     }
     usual = {name: value for name, value in REGISTERED.items() if value}
-    registry = {"schema_version": "2.0", "conversation_types": types, **usual}
+    registry = {"schema_version": "2.0", "conversation_types": types, **usual, COMMIT: commits}
     return json.dumps(registry, indent=2).encode() + b"\n"

@@ -77,6 +77,10 @@ def is_wanted(found: Sequence[str], out: Output) -> bool:
     return answer
 
 
+def not_committed(why: str) -> str:
+    return f"Saved, and not committed: {why}."
+
+
 def committed(session: Session, workspace: Workspace, status: str) -> str:
     """What became of that, in a sentence: whatever keeps it from being committed, it is saved."""
     title = one_line(title_of(session))

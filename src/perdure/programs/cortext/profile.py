@@ -27,7 +27,15 @@ from perdure.front.shell import Shell
 from perdure.front.slash import Slash
 from perdure.front.visible import one_line
 from perdure.programs.cortext import pausing, resuming
-from perdure.programs.cortext.workspace import NoType, Workspace, inactivity, type_of
+from perdure.programs.cortext.workspace import (
+    COMMIT,
+    FOLDER,
+    REGISTRY,
+    NoType,
+    Workspace,
+    inactivity,
+    type_of,
+)
 from perdure.session import lifecycle
 from perdure.session.catalog import Row
 from perdure.session.entry import Assistant, Custom, Entry, Message
@@ -80,6 +88,12 @@ class Cortext(OwnProfile):
         said = settings.values if Trust().is_trusted(workspace.path) else {}
         super().__init__(options, settings._replace(values={**REGISTERED, **said}))
         self.workspace = workspace
+        self.why_not_committed = ""
+        """Why conversations are only saved; empty if they are committed, too."""
+        if options.no_commit:
+            self.why_not_committed = "--no-commit was given"
+        elif not settings.values.get(COMMIT, True):
+            self.why_not_committed = f"`{COMMIT}` is off in {FOLDER}/{REGISTRY}"
         self.starts_with: Meant | None = None
         self.commands = {
             **{
@@ -313,6 +327,8 @@ class Cortext(OwnProfile):
 
     async def commit(self, shell: Shell, conversation: Conversation, status: str) -> None:
         """It is saved: whoever, or whatever, ends this only keeps it from being committed now."""
+        if self.why_not_committed:
+            return shell.face.note(Styled(pausing.not_committed(self.why_not_committed), "dim"))
         session, workspace, out = conversation.session, self.workspace, shell.out
         try:
             found = await in_thread(pausing.secrets, session, workspace)

@@ -39,7 +39,7 @@ from perdure.session.git_exclude import keep_out
 from perdure.session.stores import files
 from perdure.session.stores.lock import Lock
 
-__all__ = ["Commit", "NotCommitted", "commit", "start"]
+__all__ = ["Around", "Commit", "NotCommitted", "around", "commit", "start"]
 
 _OWN = ".session"
 _LOCKS = os.path.join(".workspace", "locks")
@@ -61,6 +61,14 @@ class Commit(NamedTuple):
     branch: str
     """Empty if HEAD is on none."""
     message: str
+
+
+class Around(NamedTuple):
+    """The repository that a workspace is in."""
+
+    top: str
+    branch: str
+    """Empty if HEAD is on none."""
 
 
 class Listed(NamedTuple):
@@ -96,6 +104,23 @@ def start(workspace: str) -> bool:
     except Failed as failed:
         raise explained(failed, workspace) from failed
     return True
+
+
+def around(workspace: str) -> Around | None:
+    """None if there is none, or git does not use it."""
+    git = Git(workspace)
+    try:
+        top = os.fsdecode(git.run("rev-parse", "--show-toplevel")).removesuffix("\n")
+    except Failed:
+        return None
+    return Around(top, _branch(git))
+
+
+def _branch(git: Git) -> str:
+    try:
+        return os.fsdecode(git.run("symbolic-ref", "-q", "HEAD")).strip().removeprefix("refs/heads/")
+    except Failed:
+        return ""
 
 
 def commit(workspace: str, folder: str, say: Callable[[bool], str], *, wait: float = _WAIT) -> Commit | None:
@@ -156,7 +181,7 @@ class Repository:
             self._check_that_it_stays()
             message = _encodable(say(_changed(tip.own, trees.get(self.folder, {})) == {_OWN}))
             id = self._new(trees, tip.id, message)
-            branch = self._branch()
+            branch = _branch(self.git)
             self._set_index(_changes(listed.tracked, wanted), deadline)
             try:
                 self._move(tip.id, id, message, deadline)
@@ -212,12 +237,6 @@ class Repository:
                     raise _other_repository(self._shown(path))
                 tree = item.id if item.mode == TREE else ""
             return Tip(id, around, entries_of(objects.get(tree), len(tree)) if tree else {})
-
-    def _branch(self) -> str:
-        try:
-            return os.fsdecode(self.git.run("symbolic-ref", "-q", "HEAD")).strip().removeprefix("refs/heads/")
-        except Failed:
-            return ""
 
     def _below(self, path: str) -> str:
         """From the workspace on."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 FOLDER = LAYOUTS["cortext"].marker
 REGISTRY = "registry.json"
+COMMIT = "commit"
+"""The setting that says whether conversations are committed. It counts without trust: it can only forbid."""
 MEMORY = ("constitution", "context", "decisions")
 OWN_COMMANDS = ("stop-conversation", "complete", "resume")
 """What follows `/workspace.` and is no type."""
@@ -108,6 +110,7 @@ class Workspace:
             "default_model": str,
             "tool": str,
             "inactivity_seconds": Number(0, _LONGEST_PAUSE),
+            COMMIT: bool,
         }
         return OwnSettings.read(os.path.join(self.path, FOLDER, REGISTRY), known)
 

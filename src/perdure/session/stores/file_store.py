@@ -69,6 +69,10 @@ class FileStore(ABC):
     def holder(self, ref: Found) -> int | None:
         return holder(*self._lock_place(ref.id, self.relative(ref)))
 
+    def own_path(self, ref: Found) -> str:
+        """A session's file, or the folder that it has for itself."""
+        return os.path.join(self.root, self._whole(self.relative(ref)))
+
     def lock_path(self, ref: Found) -> str:
         return os.path.join(*self._lock_place(ref.id, self.relative(ref)))
 
