@@ -7,16 +7,19 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from perdure.agent import supervisor_process
 from perdure.agent.process_origin import MARK
 from perdure.agent.supervisor import Process, Supervisor
 from perdure.agent.tools import ToolContext
 from perdure.agent.tools.bash import BASH, Bash
 from tests.front.one_prompt import until
+from tests.needs import needs_tool
 
 pytestmark = pytest.mark.process
 
@@ -211,3 +214,29 @@ def test_many_commands_at_once_from_many_threads(supervisor):
     with ThreadPoolExecutor(8) as pool:
         assert [*pool.map(code, range(200))] == [number % 100 for number in range(200)]
     assert len(os.listdir("/dev/fd")) == before
+
+
+@needs_tool("ps")
+def test_where_there_is_no_subreaper_sessions_and_kinship_tell(supervisor, tag, monkeypatch, tmp_path):
+    """As on macOS: what is in the background ends, also an orphan, and nobody waits longer for it."""
+    source = Path(supervisor_process.__file__).read_text()
+    for real, absent in (
+        ('os.path.exists("/proc/self/environ")', "False"),
+        ("_become_subreaper()\n", "False\n"),
+    ):
+        assert real in source
+        source = source.replace(real, absent)
+    copy = tmp_path / "without_subreaper.py"
+    copy.write_text(source)
+    monkeypatch.setattr(supervisor_process, "__file__", str(copy))
+    assert run(supervisor, "exit 0") == "(no output)"
+    started(supervisor, f"sleep {tag} & (sleep {tag} &) ; setsid sleep {tag} & sleep {tag}")
+    left = started(supervisor, f"(sleep {tag} &)")
+    assert left.wait(20)
+    assert left.may_have_left_others
+    until(lambda: len(sleepers(tag)) == 5)
+    began = time.monotonic()
+    ended = supervisor.close()
+    assert time.monotonic() - began < supervisor_process.GIVE_UP
+    assert not sleepers(tag)
+    assert len([each for each in ended if each.name == "sleep"]) == 5

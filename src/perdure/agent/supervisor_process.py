@@ -74,11 +74,14 @@ def _from_ps() -> list[RunningProcess]:
     import subprocess
 
     command = ["ps", "-A", "-o", "pid=,ppid=,pgid=,state=,lstart="]
-    listed = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as listing:
+        listed, _ = listing.communicate()
     found = []
-    for line in listed.stdout.decode("utf-8", "replace").splitlines():
+    for line in listed.decode("utf-8", "replace").splitlines():
         pid, parent, group, state, started = line.split(None, 4)
-        if not state.startswith("Z"):
+        if not state.startswith("Z") and int(pid) != listing.pid:
             found.append(RunningProcess(int(pid), int(parent), int(group), int(group), started))
     return found
 
