@@ -126,7 +126,12 @@ def only_config_reads_the_environment(module: Module) -> Iterator[str]:
         if isinstance(node, ast.Import):
             names_of_os |= {alias.asname for alias in node.names if alias.name == "os" and alias.asname}
     for node in module.nodes:
-        if isinstance(node, ast.Attribute) and node.attr in reading:
+        if isinstance(node, ast.Attribute) and node.attr in ("expanduser", "home"):
+            # What they make of an empty HOME is `/`.
+            found = node.attr == "expanduser" or (
+                isinstance(node.value, ast.Name) and node.value.id == "Path"
+            )
+        elif isinstance(node, ast.Attribute) and node.attr in reading:
             found = isinstance(node.value, ast.Name) and node.value.id in names_of_os
         elif isinstance(node, ast.ImportFrom):
             found = node.module == "os" and any(alias.name in reading for alias in node.names)
@@ -236,6 +241,8 @@ BROKEN = [
     (only_config_reads_the_environment, "session.manager", "import os\nos.getenv('HOME')"),
     (only_config_reads_the_environment, "session.manager", "import os as system\nsystem.environ"),
     (only_config_reads_the_environment, "session.manager", "from os import environ as settings"),
+    (only_config_reads_the_environment, "session.manager", "import os\nos.path.expanduser('~')"),
+    (only_config_reads_the_environment, "session.manager", "from pathlib import Path\nPath.home()"),
     (posix_modules_are_imported_where_used, "session.stores.lock", "import fcntl"),
     (posix_modules_are_imported_where_used, "session.stores.lock", "if 1:\n    from fcntl import flock"),
     (posix_modules_are_imported_where_used, "session.stores.lock", "class Lock:\n    import pwd"),
@@ -264,6 +271,7 @@ SOUND = [
     (never_sideways, "session.manager", "from perdure.session.stores.memory import Store"),
     (only_config_reads_the_environment, "config", "import os\nos.environ['HOME']"),
     (only_config_reads_the_environment, "session.manager", "import os\nos.path.join('a', 'b')"),
+    (only_config_reads_the_environment, "session.manager", "store.home"),
     (posix_modules_are_imported_where_used, "session.stores.lock", "def hold():\n    import fcntl"),
     (data_is_never_run, "agent.tools.bash", "import asyncio\nasyncio.create_subprocess_exec('ls')"),
     (names_say_something, "session.stores.pi_jsonl", ""),

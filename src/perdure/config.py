@@ -7,12 +7,52 @@ from __future__ import annotations
 
 import os
 
-from perdure.errors import NotFound, PerdureError, UsageError
+from perdure.errors import NoHome, NotFound, PerdureError, UsageError
+
+
+def user_home() -> str:
+    """The user's home directory. NoHome where HOME is empty or names none: `expanduser` makes `/` of that."""
+    if os.environ.get("HOME") == "":
+        raise NoHome("HOME is empty")
+    found = os.path.expanduser("~")
+    if found == "~":
+        raise NoHome("HOME is not set")
+    if not os.path.isdir(found):
+        raise NoHome(f"{found} is not a directory")
+    return os.path.abspath(found)
+
+
+def expanded(path: str) -> str:
+    """A path as somebody typed it, with their home in place of `~`. NoHome where there is none."""
+    if path == "~" or path.startswith("~/"):
+        return os.path.join(user_home(), path[2:])
+    return os.path.expanduser(path)
+
+
+def expanded_to_read(path: str) -> str:
+    """The same for what need not be there, such as settings: where there is no home, a path at which nothing
+    can be."""
+    try:
+        return expanded(path)
+    except NoHome:
+        return os.path.join(os.devnull, "no-home", path[2:])
 
 
 def home(variable: str, default: str) -> str:
-    """A program's home directory: its environment override, or its usual place under HOME."""
-    return os.path.abspath(os.path.expanduser(os.environ.get(variable) or default))
+    """A program's home directory: its environment override, or its usual place under HOME, which has to be
+    there."""
+    try:
+        return os.path.abspath(expanded(os.environ.get(variable) or default))
+    except NoHome as error:
+        raise NoHome(error.cause, variable) from None
+
+
+def home_to_show(variable: str, default: str) -> str:
+    """The same for people, also where there is no home."""
+    try:
+        return as_typed(home(variable, default))
+    except NoHome:
+        return default
 
 
 def setting(name: str, default: str = "") -> str:
@@ -26,15 +66,19 @@ def environment(**settings: str) -> dict[str, str]:
 
 
 def cache(name: str) -> str:
-    """A file that may be deleted at any moment, and is then made again."""
+    """A file that may be deleted at any moment, and is then made again. NoHome where there is no place for
+    it."""
     root = os.environ.get("XDG_CACHE_HOME") or ""
-    root = root if os.path.isabs(root) else os.path.expanduser("~/.cache")
+    root = root if os.path.isabs(root) else expanded("~/.cache")
     return os.path.join(root, "perdure", name)
 
 
 def as_typed(path: str) -> str:
     """A path as its user would type it: what is in their home begins with `~`."""
-    own = os.path.expanduser("~").rstrip(os.sep)
+    try:
+        own = user_home().rstrip(os.sep)
+    except NoHome:
+        return path
     return f"~{path[len(own) :]}" if own and f"{path}{os.sep}".startswith(f"{own}{os.sep}") else path
 
 
@@ -50,7 +94,7 @@ def nearest(marker: str) -> str:
 def directory(path: str | os.PathLike[str]) -> str:
     """The absolute path of a directory to work in, which is there; UsageError if it is not."""
     try:
-        at = os.path.abspath(os.path.expanduser(path))
+        at = os.path.abspath(expanded(os.fspath(path)))
         os.stat(os.path.join(at, ""))  # which is none of a file
         return at
     except (OSError, ValueError) as error:

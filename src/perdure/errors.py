@@ -10,6 +10,7 @@
     ├── Conflict            exit 1   the file is not as this process left it; nothing was written
     ├── Unreadable          exit 1   a file cannot be opened or is no session
     ├── NotInstalled        exit 1   it takes a package that an extra of this one brings
+    ├── NoHome              exit 1   HOME is empty or no directory, and something under it is needed
     └── ModelError          exit 1   a model did not answer, or there is no such model
         ├── ModelUnavailable         it may answer if asked again: busy, unreachable, cut off
         └── ContextOverflow          it was sent more than it can read
@@ -114,6 +115,18 @@ class Unreadable(PerdureError):
 class NotInstalled(PerdureError):
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"The package {package} is not installed", f"pip install 'perdure[{extra}]'")
+
+
+class NoHome(PerdureError):
+    """A place under the user's home is needed, and there is no such home. It is never taken for `/`."""
+
+    def __init__(self, cause: str, variable: str = "") -> None:
+        """`variable` names the place itself, where there is one for it."""
+        super().__init__(
+            f"There is no home directory: {cause}",
+            "set HOME to yours" + (f", or {variable} to the folder itself" if variable else ""),
+        )
+        self.cause = cause
 
 
 class ModelError(PerdureError):

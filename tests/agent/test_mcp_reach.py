@@ -65,13 +65,19 @@ def test_a_variable_that_is_not_set_is_named(settings):
         reached(server(**settings), ENVIRONMENT, "/project")
 
 
-def test_a_server_starts_where_its_settings_say(monkeypatch):
+def test_a_server_starts_where_its_settings_say(home):
     """Else where it is told to."""
-    monkeypatch.setenv("HOME", "/home/me")
     assert local(command="x").cwd == "/project"
     assert local(command="x", cwd="sub").cwd == "/project/sub"
-    for cwd, where in (("/elsewhere", "/elsewhere"), ("~/own", "/home/me/own"), ("${HOME}", "/home/me")):
+    for cwd, where in (("/elsewhere", "/elsewhere"), ("~/own", f"{home}/own"), ("${HOME}", "/home/me")):
         assert local(command="x", cwd=cwd).cwd == where
+
+
+def test_g_10_a_server_in_a_home_that_is_none_is_misconfigured(monkeypatch):
+    monkeypatch.setenv("HOME", "")
+    for settings in ({"command": "~/x"}, {"command": "x", "cwd": "~"}):
+        with pytest.raises(Misconfigured, match="HOME is empty"):
+            reached(server(**settings), ENVIRONMENT, "/project")
 
 
 def test_a_server_is_given_what_nothing_works_without_and_its_own():

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from typing import Literal
 
+from perdure import config
 from perdure.agent.settings import PROJECT_FOLDER, pi_home
 from perdure.agent.trust import Trust
 
@@ -27,7 +28,7 @@ REGISTERED = {"default_model": None, "tool": "builtin", "inactivity_seconds": 30
 def of_user(kind: Kind) -> list[str]:
     """Folders, which need not be there."""
     own = [os.path.join(pi_home(), kind)]
-    return [*own, os.path.expanduser(os.path.join("~", FOR_ALL_AGENTS))] if kind == "skills" else own
+    return [*own, config.expanded_to_read(os.path.join("~", FOR_ALL_AGENTS))] if kind == "skills" else own
 
 
 def of_project(kind: Kind, project: str | None) -> list[str]:

@@ -98,8 +98,8 @@ def _ancestor_commands() -> Iterator[list[str]]:
     """The command lines of the ancestors, as `ps` knows them, the parent's first."""
     import subprocess
 
-    words = ["ps", "-A", "-ww", "-o", "pid=,ppid=,command="]
-    listed = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    ps = ["ps", "-A", "-ww", "-o", "pid=,ppid=,command="]
+    listed = subprocess.run(ps, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     parents: dict[int, tuple[int, list[str]]] = {}
     for line in listed.stdout.decode("utf-8", "replace").splitlines():
         own, parent, *command = line.split()

@@ -332,7 +332,7 @@ class _Settings:
         """By its name alone: to look what is there may already mean to connect to somewhere."""
         path = _written(named)
         if isinstance(named, str) and not re.match("~[^/]", named):
-            own = os.path.expanduser("~") if named.startswith("~") else ""
+            own = config.expanded_to_read("~") if named.startswith("~") else ""
             written = os.path.join(self._project.folder, own + named.removeprefix("~") if own else named)
             path = self._project.seen_from_here(os.path.normpath(written))
         self._found.add(kind, f"{path}, named by its settings")

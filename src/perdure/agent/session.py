@@ -404,7 +404,7 @@ class AgentSession:
             cwd=self._cwd,
             tools=[tool.spec for tool in tools.values()],
             date=datetime.date.today(),
-            home=os.path.expanduser("~"),
+            home=config.expanded_to_read("~"),
             custom=self._system_prompt,
             extensions=self._equipment.prompts(tools) if self._tells_of_project else (),
             prompts=self._settings.prompts if self._tells_of_project else (),

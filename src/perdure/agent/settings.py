@@ -23,6 +23,7 @@ from perdure import config
 from perdure.agent.models import THINKING_LEVELS, Cost, ThinkingLevel
 from perdure.agent.reading import bytes_of
 from perdure.errors import PerdureError, Unreadable
+from perdure.session.layouts import home_to_read
 
 FILE = "settings.json"
 MODELS_FILE = "models.json"
@@ -162,7 +163,7 @@ class Settings(Struct, frozen=True, kw_only=True, rename="camel"):
     ) -> Self:
         """What is said here, in either spelling; what is left open, down to single keys, is the project's or
         the user's."""
-        users = os.path.expanduser("~")
+        users = config.expanded_to_read("~")
         found = _placed(_read(os.path.join(pi_home(home), FILE)), pi_home(home), users)
         settings = found.checked(cls)
         folder = os.path.join(project, PROJECT_FOLDER) if project is not None else ""
@@ -193,7 +194,8 @@ def custom_providers(home: str | None = None) -> Mapping[str, CustomProvider]:
 
 
 def pi_home(home: str | None = None) -> str:
-    return home or config.home("PI_CODING_AGENT_DIR", "~/.pi/agent")
+    """pi's own folder, to read from: what is in it need not be there."""
+    return home or home_to_read("pi")
 
 
 class _Written(NamedTuple):
@@ -322,7 +324,7 @@ def names_a_file(text: Any) -> bool:
 
 
 def _path(text: str, folder: str) -> str:
-    return os.path.abspath(os.path.join(folder, os.path.expanduser(text)))
+    return os.path.abspath(os.path.join(folder, config.expanded(text)))
 
 
 def _with_project(users: Any, project: Any) -> Any:

@@ -21,7 +21,7 @@ from perdure import config
 from perdure.agent.process_origin import refuse_agent
 from perdure.errors import NotSaved, PerdureError
 from perdure.session.holder import try_to_lock
-from perdure.session.layouts import home_of
+from perdure.session.layouts import home_of, home_to_read
 from perdure.session.stores import files
 
 FILE = "trust.json"
@@ -47,7 +47,8 @@ class _Written(NamedTuple):
 class Trust:
     def __init__(self, home: str | None = None) -> None:
         """`home` is pi's own folder."""
-        self._home = home or home_of("pi")
+        self._given = home
+        self._home = home or home_to_read("pi")
         self.path = os.path.join(self._home, FILE)
         self._lock = f"{self.path}.lock"
 
@@ -76,6 +77,8 @@ class Trust:
         """A yes, a no, or with None neither: then what was decided above holds again. Refused where
         an agent's command asks for it."""
         refuse_agent("changed")
+        if self._given is None:
+            home_of("pi")  # NoHome, if the user has none
         path = os.path.realpath(folder)
         with self._locked():
             entries, trouble = self._read_once()

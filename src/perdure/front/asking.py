@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from perdure import config
 from perdure.agent.tools.read import LARGEST_IMAGE, image_kind
 from perdure.agent.tools.workspace import SNIFFED, is_binary
 from perdure.errors import UsageError
@@ -54,7 +55,7 @@ def typed(text: str, cwd: str, note: Callable[[str], None]) -> Asked:
     these are, and which are not there."""
     texts, blocks = list[str](), list[Block]()
     for name in dict.fromkeys(found[1] or found[2].rstrip(".,;:!?)") for found in _NAMED.finditer(text)):
-        path = os.path.join(cwd, os.path.expanduser(name))
+        path = os.path.join(cwd, config.expanded(name))
         if os.path.isfile(path):
             _attach(name, cwd, texts, blocks)
             note(f"with {name}, {size(os.path.getsize(path))}")
@@ -101,7 +102,7 @@ def _piped(out: Output) -> str:
 
 
 def _attached(name: str, cwd: str) -> str | Image:
-    path = os.path.join(cwd, os.path.expanduser(name))
+    path = os.path.join(cwd, config.expanded(name))
     try:
         if not os.path.isfile(path):
             reason = "it is no file" if os.path.exists(path) else "there is no such file"

@@ -11,6 +11,7 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from perdure import config
 from perdure.agent.aside import PATIENCE
 from perdure.errors import Ambiguous, NotFound, PerdureError, UsageError
 from perdure.front.output import Output
@@ -170,7 +171,7 @@ def _named(text: str) -> Meant:
     try:
         return kept(*reference.find(text))
     except NotFound:
-        path = os.path.abspath(os.path.expanduser(text))
+        path = os.path.abspath(config.expanded(text))
         if not os.path.isfile(path):
             raise
     folder = os.path.dirname(path)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import SimpleNamespace
 
 from perdure import config
-from perdure.errors import UsageError
+from perdure.errors import NoHome, UsageError
 from perdure.front import signals, starting
 from perdure.front.face import Face
 from perdure.front.output import Output
@@ -58,7 +58,8 @@ def _face(shell: Shell, out: Output) -> Face:
     aid = Aid(lambda: shell.known, shell.values, lambda: shell.cwd)
     history: History = InMemoryHistory()
     if shell.profile.is_kept:
-        history = Remembered(os.path.join(shell.profile.home, "shell-history"))
+        with suppress(NoHome):  # it is a convenience; sessions need not be there
+            history = Remembered(os.path.join(shell.profile.home, "shell-history"))
     return Screen(out, prompt=lambda: shell.profile.prompt(shell), history=history, completer=aid)
 
 

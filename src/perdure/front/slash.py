@@ -181,7 +181,7 @@ async def export(shell: Shell, arguments: str) -> None:
     config.here()  # a name is looked for there
     to, file = _format_and_file(arguments)
     name = await in_thread(lambda: session.name) if not file else ""
-    path = os.path.expanduser(file) or _free_name(name or session.id, to)
+    path = config.expanded(file) or _free_name(name or session.id, to)
     from perdure.front.commands.export import document
 
     written, problems = await in_thread(document, store, session.ref, to, path, shell.out)

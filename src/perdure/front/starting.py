@@ -27,7 +27,7 @@ def in_directory(wanted: str) -> str:
     """Where the program is from now on: there, if it is told so."""
     if wanted:
         try:
-            os.chdir(os.path.expanduser(wanted))
+            os.chdir(config.expanded(wanted))
         except OSError as error:
             raise PerdureError(f"Cannot go to {wanted}: {error.strerror}", "give -C a folder") from None
     return config.here()
@@ -105,7 +105,7 @@ def _text_or_file(given: str | None) -> str | None:
     """What an option says, or what is in the file that it names."""
     if not given:
         return given
-    path = os.path.expanduser(given)
+    path = config.expanded(given)
     try:
         if os.path.isfile(path):
             with open(path, encoding="utf-8", errors="replace") as file:

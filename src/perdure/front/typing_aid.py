@@ -11,6 +11,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 
+from perdure import config
 from perdure.front.visible import one_line
 from perdure.session.stores import files
 
@@ -51,7 +52,7 @@ class Aid(Completer):
         folder, name = os.path.split(typed)
         try:
             found = sorted(
-                os.scandir(os.path.join(self._cwd(), os.path.expanduser(folder))), key=lambda e: e.name
+                os.scandir(os.path.join(self._cwd(), config.expanded_to_read(folder))), key=lambda e: e.name
             )
         except OSError:
             return

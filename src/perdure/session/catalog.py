@@ -16,7 +16,7 @@ import time
 from collections import namedtuple
 
 from perdure import config
-from perdure.errors import Unreadable
+from perdure.errors import NoHome, Unreadable
 from perdure.session import listing
 from perdure.session.catalog_file import connect, is_damage, prepared
 from perdure.session.holder import holder_at
@@ -179,13 +179,14 @@ class Scope(namedtuple("Scope", "homes cwd", defaults=("",))):
 
 class Catalog:
     def __init__(self, path: str | None = None) -> None:
-        self.path = path or config.cache("catalog.db")
         self.notice = ""
         """Why it is not kept, if it is not."""
         self._hidden: set[Home] = set()
         """Homes that could not be looked at: what is known of them may be wrong by now."""
         self._text = False
         """Whether what is said was asked for: then a catalog that is made anew has it, too."""
+        self.path = path or ""
+        """Empty where there is no place for it."""
         self._db = self._opened()
 
     def close(self) -> None:
@@ -374,7 +375,10 @@ class Catalog:
 
     def _opened(self) -> sqlite3.Connection:
         try:
+            self.path = self.path or config.cache("catalog.db")
             return connect(self.path)
+        except NoHome as error:
+            return self._in_memory(error.message)
         except (OSError, sqlite3.DatabaseError) as error:
             return self._anew() if is_damage(error) else self._in_memory(error)
 
@@ -388,9 +392,10 @@ class Catalog:
         except (OSError, sqlite3.Error) as error:
             return self._in_memory(error)
 
-    def _in_memory(self, error: Exception) -> sqlite3.Connection:
+    def _in_memory(self, error: Exception | str) -> sqlite3.Connection:
         reason = error.strerror if isinstance(error, OSError) else error
-        self.notice = f"The catalog {self.path} cannot be used ({reason}), so every session is read"
+        what = f"The catalog {self.path} cannot be used" if self.path else "The catalog cannot be kept"
+        self.notice = f"{what} ({reason}), so every session is read"
         return prepared(sqlite3.connect(":memory:", isolation_level=None))
 
     def _answered(self, scope: Scope, question: Callable[[], T], *, text: bool = False) -> T:

@@ -9,7 +9,7 @@ import os
 from collections import namedtuple
 
 from perdure import config
-from perdure.errors import UsageError
+from perdure.errors import NoHome, UsageError
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
@@ -140,6 +140,19 @@ def home_of(name: str) -> str:
     return config.home(layout.home_variable, layout.default_home)
 
 
+def home_to_read(name: str) -> str:
+    """For what need not be there, such as settings: where the user has no home, nothing is."""
+    layout = layout_of(name)
+    place = config.setting(layout.home_variable) or layout.default_home
+    return os.path.abspath(config.expanded_to_read(place))
+
+
+def home_to_show(name: str) -> str:
+    """For people, also where the user has no home."""
+    layout = layout_of(name)
+    return config.home_to_show(layout.home_variable, layout.default_home)
+
+
 def shown_status(when_dead: str, recorded: str, *, waits: bool, is_held: bool) -> str:
     """What a listing calls a session. Who is alive is the lock's word; the rest is what was recorded, or,
     where a layout records nothing, whether the last word waits for an answer."""
@@ -151,11 +164,20 @@ def shown_status(when_dead: str, recorded: str, *, waits: bool, is_held: bool) -
 
 def homes() -> list[Home]:
     """Every home on this machine in which there may be sessions. A workspace is known by the list that
-    cortext keeps, one path a line, or by being around us."""
+    cortext keeps, one path a line, or by being around us. Where the user has no home, only those that are
+    named by their own variables are there; NoHome if none is."""
     found: dict[tuple[str, str], Home] = {}
+    missing: NoHome | None = None
     for name, layout in LAYOUTS.items():
-        for path in _workspaces(layout.marker) if layout.marker else [home_of(name)]:
+        try:
+            paths = _workspaces(layout.marker) if layout.marker else [home_of(name)]
+        except NoHome as error:
+            missing = missing or error
+            continue
+        for path in paths:
             found.setdefault((name, os.path.realpath(path)), Home(name, path))
+    if missing is not None and not any(LAYOUTS[home.program].home_variable for home in found.values()):
+        raise missing
     return list(found.values())
 
 
@@ -163,12 +185,12 @@ def _workspaces(marker: str) -> Iterator[str]:
     if around := config.above(marker):
         yield around
     try:
-        with open(os.path.expanduser(_WORKSPACES), encoding="utf-8", errors="surrogateescape") as file:
+        with open(config.expanded(_WORKSPACES), encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().split("\n")
-    except OSError:
+    except (OSError, NoHome):
         return  # none was ever made, or the list cannot be read: the one around us is there without it
     for line in lines:
-        path = os.path.normpath(os.path.expanduser(line.strip())) if line.strip() else ""
+        path = os.path.normpath(config.expanded(line.strip())) if line.strip() else ""
         try:
             if os.path.isabs(path) and os.stat(os.path.join(path, marker)):
                 yield path

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from perdure import config
 from perdure.errors import Ambiguous, NotFound, PerdureError, UsageError
 from perdure.session import ids, summary, tree
 from perdure.session.entry import Entry, content_of, decode, placed
@@ -218,7 +219,7 @@ def pi_store(
             raise TypeError
     except (TypeError, UnicodeEncodeError):
         raise UsageError(f"Not a folder: {sessions_dir!r:.60}", "give its path as text") from None
-    own = os.path.realpath(os.path.expanduser(folder))
+    own = os.path.realpath(config.expanded(folder))
     return open_store("pi", own, sessions_dir=own, durability=durability, cwd=cwd)
 
 

@@ -18,7 +18,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from perdure.errors import Ambiguous, NotFound, PerdureError, UsageError
+from perdure import config
+from perdure.errors import Ambiguous, NoHome, NotFound, PerdureError, UsageError
 from perdure.session import ids, layouts, listing
 from perdure.session.layouts import Home
 from perdure.session.stores import Found, Store, open_store
@@ -254,9 +255,9 @@ def _matches(text: str, known: Sequence[_Called[T]]) -> list[_Called[T]]:
 def _places(text: str, known: Sequence[_Called[T]]) -> set[str]:
     """What a text leads to if it is a path; as named from a home, also if links lead to that one."""
     try:
-        places = {os.path.abspath(os.path.expanduser(text))}
+        places = {os.path.abspath(config.expanded(text))}
         real = os.path.realpath(*places)
-    except (OSError, ValueError):  # the current directory is gone, or no path is like that
+    except (OSError, ValueError, NoHome):  # the current directory is gone, or no path is like that
         return set()
     places.add(real)
     for home in {each.home.path for each in known}:

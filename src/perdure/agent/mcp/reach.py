@@ -14,8 +14,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from perdure import config
 from perdure.agent.mcp.secrets import VARIABLE, credentials, is_secret, pieces, secrets_in, without_secrets
 from perdure.agent.settings import McpServer
+from perdure.errors import NoHome
 
 _NEEDED = (
     *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
@@ -80,10 +82,13 @@ def _local(server: McpServer, environment: Mapping[str, str], cwd: str) -> Local
     own = {name: said(value) for name, value in server.env.items()}
     if any("\0" in text for text in (command, *arguments, *own, *own.values())):
         raise Misconfigured("has a NUL character in its command, args or env; remove it")
-    folder = os.path.expanduser(said(server.cwd))
+    try:
+        folder, command = config.expanded(said(server.cwd)), config.expanded(command)
+    except NoHome as error:
+        raise Misconfigured(f"is in your home directory, and there is none: {error.cause}") from None
     values = [value for name, value in own.items() if is_secret(name, value)]
     return Local(
-        (os.path.expanduser(command), *arguments),
+        (command, *arguments),
         os.path.join(cwd, folder) if folder else cwd,
         needed | own,
         _longest_first(*said.secrets, *values, also=secrets_in(arguments)),

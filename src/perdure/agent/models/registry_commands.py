@@ -12,6 +12,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from perdure import config
 from perdure.agent.supervisor import Supervisor
 from perdure.errors import ModelError
 
@@ -39,7 +40,7 @@ class Command(str):
     def __new__(cls, text: str, source: str = "", folder: str = "") -> Command:
         made = super().__new__(cls, text)
         made.source = source
-        made.folder = folder or os.path.expanduser("~")
+        made.folder = folder or config.expanded_to_read("~")
         return made
 
     def __repr__(self) -> str:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 from msgspec import UNSET, Struct, field
 
+from perdure import config
 from perdure.agent.models import UNPARSED, ToolSpec
 from perdure.agent.supervisor import Supervisor, of_this_program
 from perdure.errors import PerdureError
@@ -98,7 +99,7 @@ class ToolContext(Struct, frozen=True):
         return text if is_new and os.path.lexists(os.path.join(self.cwd, first)) else without
 
     def _absolute(self, text: str) -> str:
-        return os.path.normpath(os.path.join(self.cwd, os.path.expanduser(text)))
+        return os.path.normpath(os.path.join(self.cwd, config.expanded(text)))
 
 
 class Tool(Struct, frozen=True):

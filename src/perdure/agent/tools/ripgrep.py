@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
+from perdure import config
 from perdure.agent.tools import ToolContext, processes, walk
 from perdure.agent.tools.walk import Glob, Search
 from perdure.agent.tools.workspace import Place, Refused, place, status
@@ -147,7 +148,7 @@ def located(_stop: threading.Event, pattern: str, target: Place, ctx: ToolContex
     fixed = [*takewhile(lambda name: _GLOB_CHARACTERS.isdisjoint(name), folders)]
     start = "/".join(fixed)
     leads_out = pattern.startswith(("/", "~/")) or ".." in fixed or _is_root(target.path)
-    found = place(ctx, os.path.join(target.path, os.path.expanduser(start)))
+    found = place(ctx, os.path.join(target.path, config.expanded(start)))
     # A glob may begin with `/` as a rule of .gitignore does: `/*.py` is a file of `target` itself.
     below = os.path.join(target.path, start.removeprefix("/"))
     is_rule = pattern.startswith("/") and not os.path.isdir(found.path) and os.path.isdir(below)

@@ -18,6 +18,7 @@ from perdure.front import trusting
 from perdure.front.amounts import counted
 from perdure.front.output import Output, Styled
 from perdure.front.table import table
+from perdure.session.layouts import home_of
 
 _HEADS = ("NAME", "STATE", "TOOLS", "WHERE")
 _COLOURS = {"ready": "green", "failed": "red", "disabled": "dim", "starting": "yellow"}
@@ -31,6 +32,7 @@ _PACE = 0.2  # seconds between two looks at who is still starting
 
 def mcp(options: SimpleNamespace, out: Output) -> int:
     check_installed()
+    home_of("pi")  # where servers are set up
     cwd = config.here()
     settings = Settings.load(project=trusting.project(cwd, out, may_ask=True))
     configured = _wanted(settings.mcp_servers, options.name)

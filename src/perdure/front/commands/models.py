@@ -19,6 +19,7 @@ from perdure.front import trusting
 from perdure.front.amounts import counted
 from perdure.front.output import Output, Styled
 from perdure.front.table import table
+from perdure.session.layouts import home_of
 
 _HEADS = ("", "MODEL", "NAME", "WINDOW", "IN", "OUT", "CAN", "KEY")
 _PRICES = (4, 5)
@@ -27,6 +28,7 @@ _SPARE = ((7,), _PRICES, (3,), (6,), (2,))
 
 
 def models(options: SimpleNamespace, out: Output) -> int:
+    home_of("pi")  # where models are set up
     registry = _registry(out)
     default = _default(registry, out)
     everything = registry.models()

@@ -10,15 +10,16 @@ import os
 from types import SimpleNamespace
 from typing import Any
 
+from perdure import config
 from perdure.agent.process_origin import refuse_agent
 from perdure.agent.project import Project
 from perdure.agent.trust import Decision, Trust
-from perdure.config import as_typed
 from perdure.errors import NotFound, PerdureError, UsageError
 from perdure.front.output import Output, Styled
 from perdure.front.table import table
 from perdure.front.trusting import lines
 from perdure.front.visible import one_line
+from perdure.session.layouts import home_of
 
 _UNANSWERED = "Nothing is changed: there was no answer. --yes answers for you."
 
@@ -29,6 +30,7 @@ def trust(options: SimpleNamespace, out: Output) -> int:
     wanted = options.dir or os.curdir
     if options.list and (options.revoke or options.dir is not None):
         raise UsageError("--list shows every decision", "leave out the folder, and --revoke")
+    home_of("pi")  # where decisions are kept
     decisions = Trust()
     if trouble := decisions.trouble:
         raise PerdureError(trouble, "correct that file, or remove it; until then no folder is trusted")
@@ -76,7 +78,8 @@ def _list(decisions: Trust, out: Output) -> int:
         out.data([{"path": path, "trusted": it, "exists": os.path.isdir(path)} for path, it in found])
     elif found:
         rows = [
-            (_word(it), f"{as_typed(path)}{'' if os.path.isdir(path) else ' (gone)'}") for path, it in found
+            (_word(it), f"{config.as_typed(path)}{'' if os.path.isdir(path) else ' (gone)'}")
+            for path, it in found
         ]
         table(out, ("DECISION", "FOLDER"), rows, flexible=1)
     else:
@@ -86,7 +89,7 @@ def _list(decisions: Trust, out: Output) -> int:
 
 def _revoke(decisions: Trust, wanted: str, out: Output) -> int:
     """What is left afterwards is no trust, also not that of a folder above."""
-    path = os.path.realpath(os.path.expanduser(wanted))
+    path = os.path.realpath(config.expanded(wanted))
     own = decisions.all().get(path)
     if own is None:
         _folder(wanted)  # one that is gone can be revoked, one that never was cannot
@@ -115,7 +118,7 @@ def _revoke(decisions: Trust, wanted: str, out: Output) -> int:
 
 
 def _folder(wanted: str) -> str:
-    path = os.path.expanduser(wanted)
+    path = config.expanded(wanted)
     if os.path.isdir(path):
         return path
     if os.path.lexists(path):
@@ -129,7 +132,7 @@ def _facts(path: str, decision: Decision | None) -> dict[str, Any]:
 
 
 def _typed(path: str) -> str:
-    return one_line(as_typed(path))
+    return one_line(config.as_typed(path))
 
 
 def _word(is_trusted: bool) -> Styled:

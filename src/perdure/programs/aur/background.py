@@ -13,6 +13,7 @@ import sys
 import time
 
 from perdure import config
+from perdure.errors import NoHome
 from perdure.programs.aur import settings
 from perdure.session.layouts import LAYOUTS, Home, home_of, homes
 
@@ -100,8 +101,15 @@ def _paths(about: str) -> "list[str]":
 
 def _homes() -> "dict[str, str]":
     """The settings that say where programs keep things, so that they say the same in another directory."""
-    named = {layout.home_variable: home_of(name) for name, layout in LAYOUTS.items() if layout.home_variable}
-    return {**named, "HOME": config.home("HOME", "~")}
+    places: dict[str, str] = {}
+    try:
+        places["HOME"] = config.user_home()
+    except NoHome:
+        pass  # what is named by its own variable is cleaned up without one
+    for name, layout in LAYOUTS.items():
+        if layout.home_variable and (places or config.setting(layout.home_variable)):
+            places[layout.home_variable] = home_of(name)
+    return places
 
 
 # --- what is said at the next start ------------------------------------------------------------------------

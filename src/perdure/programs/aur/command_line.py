@@ -86,18 +86,17 @@ def _show_help() -> int:
     import os
     import textwrap
 
-    from perdure import config
     from perdure.front.command_line import options_of
     from perdure.front.output import Output
     from perdure.programs.aur.commands import SPAWN
-    from perdure.session.layouts import Home, home_of
+    from perdure.session.layouts import Home, home_to_show
 
     columns = Output().columns
-    home = Home("aurora", home_of("aurora"))
+    home = Home("aurora", home_to_show("aurora"))
     places = PLACES.format(
-        sessions=config.as_typed(home.sessions),
-        agents=config.as_typed(os.path.join(home.path, "agents")),
-        settings=config.as_typed(os.path.join(home.path, "config.json")),
+        sessions=home.sessions,
+        agents=os.path.join(home.path, "agents"),
+        settings=os.path.join(home.path, "config.json"),
     )
     folded = textwrap.fill(places, min(columns, 80), break_long_words=False, break_on_hyphens=False)
     text = HELP.format(name=NAME, version=__version__, options=options_of(SPAWN, columns), places=folded)

@@ -86,7 +86,7 @@ def _path(name: str, arguments: str, ending: str) -> str:
     if not arguments:
         raise UsageError(f"/{name} needs a file", f"as in /{name} talk.{ending}")
     config.here()  # a name is looked for there
-    return os.path.expanduser(unquoted(arguments))
+    return config.expanded(unquoted(arguments))
 
 
 # --- the conversation ------------------------------------------------------------------------------------

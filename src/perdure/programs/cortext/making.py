@@ -35,7 +35,7 @@ _TYPES = {
 def init(options: SimpleNamespace, out: Output) -> int:
     if options.folder == "":
         raise UsageError("A folder needs a name", "`cortext init` without one makes this folder a workspace")
-    path = os.path.abspath(os.path.expanduser(options.folder)) if options.folder else config.here()
+    path = os.path.abspath(config.expanded(options.folder)) if options.folder else config.here()
     shown = one_line(config.as_typed(path))
     is_there = os.path.lexists(os.path.join(path, FOLDER, REGISTRY))
     is_changed = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import shlex
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -124,7 +123,7 @@ class Cortext(OwnProfile):
 
     @property
     def home(self) -> str:
-        return os.path.expanduser("~/.cortext")
+        return config.expanded("~/.cortext")
 
     @property
     def tool(self) -> str:

@@ -13,7 +13,7 @@ import os
 import re
 
 from perdure import config
-from perdure.errors import PerdureError, Unreadable, UsageError
+from perdure.errors import NoHome, PerdureError, Unreadable, UsageError
 from perdure.session.layouts import LAYOUTS, Home, home_of
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
@@ -117,11 +117,11 @@ class Workspace:
     def remember(self) -> None:
         """In the user's list of workspaces, in which other programs look for conversations. It is a
         convenience: where it cannot be kept, the workspace is found from inside it."""
-        path = os.path.expanduser("~/.cortext/workspaces")
         line = os.path.abspath(self.path)
         if "\n" in line:
             return
         try:
+            path = config.expanded("~/.cortext/workspaces")
             os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
             file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -131,7 +131,7 @@ class Workspace:
                     os.write(file, seal + os.fsencode(line) + b"\n")
             finally:
                 os.close(file)
-        except OSError:
+        except (OSError, NoHome):
             pass
 
     def _is_there(self, relative: str) -> bool:

@@ -42,12 +42,11 @@ def _run(words: "list[str]") -> int:
 
 
 def _show_help() -> int:
-    from perdure import config
     from perdure.front.command_line import options_of
     from perdure.front.output import Output
     from perdure.programs.sibyl.commands import TALK
     from perdure.session import layouts
 
     options = options_of(TALK, Output().columns)
-    home = config.as_typed(layouts.home_of("sibyl"))
+    home = layouts.home_to_show("sibyl")
     return show(HELP.format(name=NAME, version=__version__, options=options, home=home))

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from perdure import config
 from perdure.errors import InvalidId, NotSaved, PerdureError
 from perdure.front.autosave import Timer
 from perdure.programs.sibyl.conversation import conversation_of, entries_behind, is_empty
@@ -173,7 +174,7 @@ def _store(directory: Directory) -> SibylStore:
 
 
 def folder_of(directory: str | os.PathLike[str]) -> str:
-    return os.path.abspath(os.path.expanduser(os.fspath(directory)))
+    return os.path.abspath(config.expanded(os.fspath(directory)))
 
 
 def _ref(store: SibylStore, session_id: str) -> Found:

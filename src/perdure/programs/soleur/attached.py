@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from perdure import config
 from perdure.agent.reading import bytes_of
 from perdure.agent.tools.workspace import is_binary, printable
 from perdure.errors import UsageError
@@ -64,7 +65,7 @@ def read(path: str, cwd: str, there: Sequence[Part]) -> Part:
         raise UsageError("There is no file to attach", "name one: /context README.md")
     shown = visible.one_line(typed)
     shown = shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"
-    place = os.path.join(cwd, os.path.expanduser(typed))
+    place = os.path.join(cwd, config.expanded(typed))
     try:
         data, is_cut, _ = bytes_of(place, MOST)
         real = os.path.realpath(place)

@@ -53,9 +53,10 @@ def _show_help() -> int:
     from perdure.front.output import Output
     from perdure.programs.soleur import persona
     from perdure.programs.soleur.commands import COMMANDS
+    from perdure.session import layouts
 
     columns = Output().columns
-    places = PLACES.format(home=config.as_typed(persona.home()), prompt=config.as_typed(persona.BUILT_IN))
+    places = PLACES.format(home=layouts.home_to_show("soleur"), prompt=config.as_typed(persona.BUILT_IN))
     folded = textwrap.fill(places, min(columns, 80), break_long_words=False, break_on_hyphens=False)
     commands = "\n".join(f"  {name:12}  {command.summary}" for name, command in COMMANDS.items())
     text = HELP.format(

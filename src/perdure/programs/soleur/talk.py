@@ -289,7 +289,7 @@ def paths(shell: Shell, typed: str) -> Iterable[str]:
     folder, name = os.path.split(typed)
     try:
         found = sorted(
-            os.scandir(os.path.join(shell.cwd, os.path.expanduser(folder))), key=lambda each: each.name
+            os.scandir(os.path.join(shell.cwd, config.expanded_to_read(folder))), key=lambda each: each.name
         )
     except (OSError, ValueError):
         return

@@ -18,7 +18,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from perdure import registry
+from perdure import config, registry
 from perdure.session.layouts import home_of, layout_of
 
 if TYPE_CHECKING:
@@ -175,6 +175,6 @@ class Store(Protocol):
 
 def open_store(layout: str, home: str | None = None, **options: Any) -> Store:
     known = layout_of(layout)
-    home = os.path.abspath(os.path.expanduser(home)) if home else home_of(layout)
+    home = os.path.abspath(config.expanded(home)) if home else home_of(layout)
     store: Store = registry.load(known.store)(home, **options)
     return store
