@@ -25,6 +25,10 @@ WAYS = {
     "revoking": f"{PI} trust --revoke ..; echo code $?",
     "without its environment": f"{SCRUBBED} {PI} trust --yes; echo code $?",
     "in place of the shell": f"exec {SCRUBBED} {PI} trust --yes",
+    "as a daemon": (  # its exit code comes through a pipe with a name
+        f"mkfifo end; ({SCRUBBED} setsid sh -c '{PI} trust --yes; echo code $? > end' </dev/null >all 2>&1 &)"
+        "; cat end all"
+    ),
 }
 
 
