@@ -26,6 +26,10 @@ import errno
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Literal
+
+    ModelErrorKind = Literal["", "key"]
+    """`key`: its server did not accept the key. Where that is from, who sent it knows."""
 
 
 class PerdureError(Exception):
@@ -82,7 +86,7 @@ class Held(PerdureError):
         holder = f"process {pid}" if pid else "another process"
         super().__init__(
             f"Session {session} is held by {holder}",
-            "leave it there, or fork the session and go on in the fork",
+            "try again when that has ended",  # what else there is to do, the program knows
         )
         self.pid = pid
 
@@ -93,7 +97,7 @@ class NotSaved(PerdureError):
     def __init__(self, path: str, cause: OSError | str) -> None:
         super().__init__(
             f"Not saved: {path}: {_reason(cause)}",
-            _remedy(cause),
+            _remedy(cause) or ("" if isinstance(cause, str) else "what was saved before is untouched"),
         )
 
 
@@ -132,6 +136,10 @@ class NoHome(PerdureError):
 class ModelError(PerdureError):
     """A model did not answer. The message is fit to be kept in a session: no key is ever in it."""
 
+    def __init__(self, message: str, hint: str = "", *, kind: ModelErrorKind = "") -> None:
+        super().__init__(message, hint)
+        self.kind = kind
+
 
 class ModelUnavailable(ModelError):
     def __init__(self, message: str, hint: str = "", *, retry_after: float | None = None) -> None:
@@ -144,22 +152,48 @@ class ContextOverflow(ModelError):
     pass
 
 
+class FolderNotMade(OSError):
+    """Why something could not be saved: a folder that it needs is not there and could not be made."""
+
+    def __init__(self, folder: str, cause: OSError, variable: str = "") -> None:
+        """`variable` is that of the environment which names the folder, if one does."""
+        super().__init__(cause.errno, cause.strerror or str(cause), folder)
+        self.folder = folder
+        self.variable = variable
+
+
 def _reason(cause: OSError | str) -> str:
     if isinstance(cause, str):
         return cause
+    if isinstance(cause, FolderNotMade):
+        if cause.errno in (errno.EEXIST, errno.ENOTDIR):
+            return f"{cause.folder} is not a folder"
+        return f"the folder {cause.folder} cannot be made: {cause.strerror}"
     if cause.errno == errno.ELOOP:
         return "it is a symbolic link"
     return cause.strerror or str(cause)
 
 
 def _remedy(cause: OSError | str) -> str:
+    """What to do about it; empty where only the cause itself can say that."""
     if isinstance(cause, str):
         return ""
-    return _REMEDY.get(cause.errno or 0, "try again; what was saved before is untouched")
+    if isinstance(cause, FolderNotMade) and cause.errno in _WRONG_PLACE:
+        return f"set {cause.variable} to another folder" if cause.variable else "choose another place"
+    return _REMEDY.get(cause.errno or 0, "")
 
 
+_WRONG_PLACE = {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EINVAL, errno.ENAMETOOLONG}
+_AGAIN = "try again; what was saved before is untouched"
 _REMEDY = {
-    errno.ENOENT: "it was moved or deleted: list the sessions again, or look in the trash",
+    errno.ENOENT: "look whether it, or the folder it was in, was moved or deleted",
+    errno.ENOTDIR: "a file is where a folder has to be; move that out of the way",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EAGAIN: _AGAIN,
+    errno.EBUSY: _AGAIN,
+    errno.EINTR: _AGAIN,
+    errno.ESTALE: _AGAIN,
+    errno.ETIMEDOUT: _AGAIN,
     errno.EISDIR: "a folder is in its place; move that out of the way",
     errno.ENOSPC: "free some disk space, then try again",
     errno.EDQUOT: "your disk quota is used up; free some space, then try again",

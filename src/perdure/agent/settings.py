@@ -27,6 +27,7 @@ from perdure.session.layouts import home_to_read
 
 FILE = "settings.json"
 MODELS_FILE = "models.json"
+PASSED_IN = "the settings passed in"
 MOST = 2**20
 """Bytes of a project's."""
 _MOST_OF_USERS = 2**26
@@ -66,6 +67,8 @@ class CustomModel(Traits, frozen=True, kw_only=True, rename="camel"):
     """The key itself, the name of the variable that holds it, or a `!command` that prints it."""
     project: str = ""
     """The trusted folder whose settings name it; empty if they are the user's own. Nobody writes it there."""
+    source: str = ""
+    """The file of settings that names it; empty if they were passed in. Nobody writes it there."""
 
 
 class CustomProvider(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -173,7 +176,7 @@ class Settings(Struct, frozen=True, kw_only=True, rename="camel"):
             found = _Written(own.source, _with_project(found.data, own.data), own.spellings)
             settings = found.checked(cls)
         if said:
-            own = _placed(_Written("the settings passed in", *_spelt(said)), project or os.curdir)
+            own = _placed(_Written(PASSED_IN, *_spelt(said), is_file=False), project or os.curdir)
             own.checked(cls)
             settings = _Written(own.source, _merged(found.data, own.data), own.spellings).checked(cls)
         return settings
@@ -205,6 +208,9 @@ class _Written(NamedTuple):
     data: Any
     spellings: Mapping[str, str] = {}
     """Keys that were spelt otherwise."""
+
+    is_file: bool = True
+    """False if a Python program passed it in."""
 
     def checked(self, kind: type[_Kind]) -> _Kind:
         try:
@@ -297,8 +303,10 @@ def _placed(written: _Written, folder: str, servers: str = "", project: str = ""
         if isinstance(data.get(key), list):
             data[key] = [_path(each, folder) if isinstance(each, str) else each for each in data[key]]
     if isinstance(data.get("models"), list):
+        file = written.source if written.is_file else ""
         data["models"] = [
-            {**each, "project": project} if isinstance(each, dict) else each for each in data["models"]
+            {**each, "project": project, "source": file} if isinstance(each, dict) else each
+            for each in data["models"]
         ]
     if servers and isinstance(data.get("mcpServers"), dict):
         data["mcpServers"] = {

@@ -53,7 +53,7 @@ class OwnSettings(NamedTuple):
                 raise PerdureError(f"Cannot read {source}: it is larger than {_MOST >> 20} MB", _REMEDY)
             text = data.decode("utf-8-sig")
             found = _loaded(text) if form == "JSON" else tomllib.loads(text)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return cls({}, [])
         except OSError as error:
             raise PerdureError(f"Cannot read {source}: {error.strerror or error}", _REMEDY) from None

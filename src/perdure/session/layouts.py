@@ -147,6 +147,16 @@ def home_to_read(name: str) -> str:
     return os.path.abspath(config.expanded_to_read(place))
 
 
+def variable_of(path: str) -> str:
+    """The variable that names the home that this path is in, or leads to; empty if none does."""
+    for name, layout in LAYOUTS.items():
+        if layout.home_variable and config.setting(layout.home_variable):
+            home = home_to_read(name)
+            if os.path.commonpath([home, os.path.abspath(path)]) in (home, path):
+                return layout.home_variable
+    return ""
+
+
 def home_to_show(name: str) -> str:
     """For people, also where the user has no home."""
     layout = layout_of(name)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.agent.models import Call, Finished, Model, Piece, Request
+from perdure.agent.models import Call, Finished, Key, Model, Piece, Request
 from perdure.agent.models.history import json_text
 from perdure.agent.models.http import Remote, ServerEvents, Wire
 from perdure.agent.models.http_errors import failure
@@ -374,8 +374,16 @@ async def test_a_wrong_key_is_never_shown(wire_server, status):
     shown = f"{error} {error!r} {error.hint} {error.__notes__}"
     assert "key" in str(error)
     assert "Incorrect API key" in str(error)
-    assert "API_KEY" in error.hint
+    assert "acme" in error.hint
     assert KEY not in shown
+
+
+async def test_g_5_a_refused_key_says_where_that_key_is_from(wire_server):
+    """No other provider's variable is named."""
+    wire_server.script(refuse(401, b'{"error":{"message":"no"}}'))
+    error = await trouble(model_at(wire_server), Key(KEY, "correct the key in ACME_KEY"))
+    assert (error.kind, error.hint) == ("key", "correct the key in ACME_KEY")
+    assert "OPENAI" not in str(error)
 
 
 @pytest.mark.parametrize("filler", ["x", "x ", "xy-"])

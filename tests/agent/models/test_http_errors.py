@@ -170,9 +170,12 @@ def test_a_server_of_ones_own_without_the_model_says_where_to_name_another(provi
     assert ("-m" in error.hint) is (named != "pi models")
 
 
-def test_a_refused_key_names_every_place_of_keys():
-    hint = refusal(401, "no").hint
-    assert all(place in hint for place in ("OPENAI_API_KEY", "settings.json", "models.json"))
+def test_g_5_a_refused_key_is_of_that_kind_and_names_no_variable_of_others():
+    """Where the key is from, who sent it knows."""
+    error = refusal(401, "no")
+    assert error.kind == "key"
+    assert "API_KEY" not in error.hint
+    assert refusal(500, "no").kind == ""
 
 
 @pytest.mark.parametrize(

@@ -330,8 +330,8 @@ def test_pi_16_what_a_model_leaves_open_is_as_built_in(registry_of):
 @pytest.mark.parametrize(
     ("own", "cause"),
     [
-        ([{"id": "m"}], r"settings\.json: model custom/m has no base_url"),
-        ([{"id": "m", "base_url": LOCAL}] * 2, "settings.json: two models are custom/m"),
+        ([{"id": "m"}], "the settings passed in: model custom/m has no base_url"),
+        ([{"id": "m", "base_url": LOCAL}] * 2, "the settings passed in: two models are custom/m"),
         ([{"id": "m", "base_url": "localhost:8080"}], "base_url of custom/m is no address"),
     ],
 )
@@ -345,7 +345,7 @@ def test_what_a_model_speaks_or_lacks_names_the_file(registry_of):
     providers = {"lab": {"baseUrl": LOCAL, "api": "foo", "models": [{"id": "m"}]}}
     own = [{"id": "s", "base_url": LOCAL, "api": "foo"}]
     registry = registry_of(providers, settings=own)
-    for reference, file in (("lab/m", "models.json"), ("custom/s", "settings.json")):
+    for reference, file in (("lab/m", "models.json"), ("custom/s", "he settings passed in")):
         model = get(registry, reference)
         with pytest.raises(ModelError, match=f"{file}: model {reference} speaks 'foo'") as caught:
             registry.key(model)
@@ -354,6 +354,48 @@ def test_what_a_model_speaks_or_lacks_names_the_file(registry_of):
         assert registry.trouble(model) == caught.value.message
     with pytest.raises(PerdureError, match=r"models\.json: model lab/m has no base_url"):
         registry_of({"lab": {"models": [{"id": "m"}]}}).models()
+
+
+def test_g_5_what_is_wrong_with_a_model_names_who_named_it(tmp_path):
+    """A file, a project's file, or the program that passed its settings in."""
+    project = tmp_path / "project"
+    (project / ".pi").mkdir(parents=True)
+    (project / ".pi" / "settings.json").write_text('{"models": [{"id": "p", "provider": "x", "api": "foo"}]}')
+    (tmp_path / "settings.json").write_text('{"models": [{"id": "u", "provider": "x", "api": "foo"}]}')
+    users = Settings.of(None, str(tmp_path), project=str(project))
+    passed_in = Settings.of({"models": [{"id": "s", "provider": "x", "api": "foo"}]}, str(tmp_path))
+    for settings, place in ((users, f"{project}/.pi/settings.json"), (passed_in, "the settings passed in")):
+        with pytest.raises(PerdureError, match=f"^{place}: model x/. has no base_url"):
+            ModelRegistry(settings, home=str(tmp_path), environment={}).models()
+
+
+@pytest.mark.process
+def test_g_5_a_key_knows_what_to_do_if_it_is_refused(registry_of):
+    """Correct it where it is: a variable, a file, a command, or nowhere yet."""
+    providers = {
+        "file": {"baseUrl": LOCAL, "apiKey": "sk-1", "models": [{"id": "m"}]},
+        "named": {"baseUrl": LOCAL, "apiKey": "$MINE", "models": [{"id": "m"}]},
+        "command": {"baseUrl": LOCAL, "apiKey": "!echo sk-2", "models": [{"id": "m"}]},
+    }
+    own = [
+        {"id": "m", "provider": "mine", "base_url": LOCAL, "api_key": "sk-3"},
+        {"id": "keyless", "provider": "mine", "base_url": LOCAL},
+    ]
+    registry = registry_of(providers, settings=own, ANTHROPIC_API_KEY="a", GEMINI_API_KEY="g", MINE="m")
+    expected = {
+        "anthropic/claude-sonnet-4-5": "correct the key in ANTHROPIC_API_KEY",
+        "google/gemini-2.5-pro": "correct the key in GEMINI_API_KEY",
+        "named/m": "correct the key in MINE",
+        "file/m": "models.json",
+        "command/m": "command prints",
+        "mine/m": "api_key in the settings passed in",
+        "mine/keyless": "it was sent no key",
+    }
+    for reference, remedy in expected.items():
+        key = registry.key(get(registry, reference))
+        assert remedy in key.remedy
+        assert "OPENAI" not in key.remedy
+        assert str(key) not in repr(key) or not key
 
 
 def test_pi_16_a_provider_of_pis_models_file(registry_of):

@@ -132,6 +132,20 @@ class LanguageModel(Protocol):
     def stream(self, request: Request) -> AsyncGenerator[Piece | Finished, None]: ...
 
 
+class Key(str):
+    """A key, and what to do if its server does not accept it."""
+
+    remedy: str
+
+    def __new__(cls, text: str, remedy: str) -> Key:
+        made = super().__new__(cls, text)
+        made.remedy = remedy
+        return made
+
+    def __repr__(self) -> str:
+        return "Key(…)"
+
+
 Connect = Callable[[Model, str], LanguageModel]
 """From a model and its key to what answers, where no wire protocol leads there."""
 

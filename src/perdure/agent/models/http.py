@@ -24,7 +24,7 @@ import httpx2
 import msgspec
 
 from perdure import __version__
-from perdure.agent.models import Call, Finished, Model, Piece, Reader, Request, WireProtocol
+from perdure.agent.models import Call, Finished, Key, Model, Piece, Reader, Request, WireProtocol
 from perdure.agent.models.history import json_text, sound
 from perdure.agent.models.http_errors import failure, host_of, masked, one_line, parsed
 from perdure.errors import ModelError, ModelUnavailable
@@ -86,6 +86,7 @@ class Remote:
     def __init__(self, model: Model, key: str, protocol: WireProtocol, wire: Wire) -> None:
         self._model = model
         self._key = key.strip()
+        self._remedy = key.remedy if isinstance(key, Key) else ""
         self._protocol = protocol
         self._wire = wire
 
@@ -103,7 +104,7 @@ class Remote:
             )
         call = self._protocol.call(self._model, request, self._key)
         reading = _Reading(self._protocol.reader(self._model))
-        with _explained(self._model, self._secrets()):
+        with _explained(self._model, self._secrets(), self._remedy):
             async with self._answer(call) as chunks:
                 async for chunk in chunks:
                     for piece in reading.feed(chunk):
@@ -313,11 +314,13 @@ def _broke_off(model: Model) -> ModelUnavailable:
 
 
 @contextmanager
-def _explained(model: Model, secrets: Iterable[str]) -> Iterator[None]:
-    """Every trouble on the way as a ModelError without secrets."""
+def _explained(model: Model, secrets: Iterable[str], remedy: str) -> Iterator[None]:
+    """Every trouble on the way as a ModelError without secrets. `remedy` is for a refused key."""
     try:
         yield
     except ModelError as error:
+        if error.kind == "key" and remedy:
+            raise ModelError(masked(error.message, secrets), remedy, kind="key") from None
         error.args = (masked(error.message, secrets),)
         error.message = masked(error.message, secrets)
         raise

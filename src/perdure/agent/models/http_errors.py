@@ -85,11 +85,8 @@ def failure(model: Model, status: int, text: str, *, retry_after: float | None =
             "see your plan and billing there, or take another model",
         )
     if status in (401, 403) or (status in (0, 400) and _WRONG_KEY.search(text)):
-        return ModelError(
-            f"{at} did not accept the key{about}",
-            "keys are set in the provider's variable (OPENAI_API_KEY and the like), or as api_key in "
-            "settings.json or models.json",
-        )
+        said = f"{at} did not accept the key{about}"
+        return ModelError(said, f"correct the key of {model.provider}", kind="key")
     if status == 404 or (status in (0, 400, 422) and _UNKNOWN_MODEL.search(text)):
         return ModelError(
             f"{at} has no model {model.id} at {host_of(model)}{about}",

@@ -24,15 +24,14 @@ import msgspec
 from msgspec import Struct
 
 from perdure import config
-from perdure.agent.models import APIS, OFFLINE, Cost, Model
+from perdure.agent.models import APIS, OFFLINE, Cost, Key, Model
 from perdure.agent.models.registry_addresses import address, is_at, is_same_place, ollama_address, spoken
 from perdure.agent.models.registry_catalog import BuiltIn, Listed, catalog
 from perdure.agent.models.registry_commands import Command
 from perdure.agent.models.registry_values import Headers, Values, from_source
 from perdure.agent.settings import (
-    FILE,
     MODELS_FILE,
-    PROJECT_FOLDER,
+    PASSED_IN,
     CustomModel,
     CustomProvider,
     Settings,
@@ -135,10 +134,26 @@ class ModelRegistry:
         """Whether the user named it."""
         return model.reference in self._named
 
-    def key(self, model: Model) -> str:
+    def key(self, model: Model) -> Key:
         """The model's key, empty if it needs none. If a command prints it, that is run. ModelError says which
         variable to set, or what the command did instead."""
-        return self._values.printed(self._written_key(model), f"the key of {model.reference}")
+        text = self._values.printed(self._written_key(model), f"the key of {model.reference}")
+        return Key(text, self._remedy(model))
+
+    def _remedy(self, model: Model) -> str:
+        """What to do if the model's server does not accept its key: it depends on where that is from."""
+        given, names, _ = self._key_of(model)
+        where = self._source(model).removesuffix(": ")
+        there = [name for name in names if self._values.setting(name)]
+        if isinstance(given, Command):
+            return f"look at what its command prints, in {given.source}"
+        if there:
+            return f"correct the key in {there[0]}"
+        if given:
+            return f"correct its api_key in {where}" if where else "correct its api_key"
+        if names:
+            return f"it was sent no key: set {names[0]}"
+        return f"it was sent no key: give it an api_key in {where or self._path(MODELS_FILE)}"
 
     def connected(self, model: Model) -> Model:
         """The model with its headers as they are sent: commands among them are run."""
@@ -248,10 +263,8 @@ class ModelRegistry:
         return f"{model.provider or self._owner(model.base_url)}/{model.id}"
 
     def _settings_of(self, model: CustomModel) -> str:
-        """The file that a model of the settings stands in."""
-        if not model.project:
-            return self._path(FILE)
-        return config.as_typed(os.path.join(model.project, PROJECT_FOLDER, FILE))
+        """Where a model of the settings is named."""
+        return model.source or PASSED_IN
 
     def _path(self, name: str) -> str:
         return config.as_typed(os.path.join(pi_home(self._home), name))

@@ -16,7 +16,9 @@ from perdure.session.stores import Found, Store
 from perdure.session.stores.file_store import FileStore
 from perdure.session.trash_note import Trashed
 
-_DAYS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_DAYS = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
+_MOST_DAYS = 10.0**9
+"""Nothing is that old: any more days are the same."""
 _MOST_NAMED = 5
 
 
@@ -81,7 +83,7 @@ def clean_sessions(options: SimpleNamespace, out: Output) -> int:
     days = _days(options.clean_sessions)
     with out.progress("Cleaning up sessions") as progress:
         done = expiry.clean(home(), days, progress=progress.update)
-    older = f"older than {counted_days(days)}"
+    older = f"older than {counted_days(days) if days < _MOST_DAYS else 'that'}"
     if done.removed:
         back = _ways_back(done.removed)
         out.line(f"Deleted {counted(len(done.removed), 'session')} {older}; restore: {back}")
@@ -120,4 +122,4 @@ def _days(text: str) -> float:
             f"--clean-sessions: {text[:40]!r} is not a number of days that is 0 or more",
             "as in --clean-sessions 30",
         )
-    return float(text)
+    return min(float(text), _MOST_DAYS)

@@ -18,7 +18,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from io import FileIO
 
-from perdure.errors import NotSaved, Unreadable
+from perdure.errors import FolderNotMade, NotSaved, Unreadable
+from perdure.session import layouts
 
 _PIECE = 2**20
 
@@ -121,8 +122,11 @@ def make_folder(path: str, *, private: bool = True) -> None:
             break
         path = parent
     for folder in reversed(missing):
-        with contextlib.suppress(FileExistsError):
+        try:
             os.mkdir(folder, 0o700 if private else 0o777)
+        except OSError as error:
+            if not os.path.isdir(folder):  # which another process may just have made
+                raise FolderNotMade(folder, error, layouts.variable_of(folder)) from None
         sync_folder(os.path.dirname(folder))
 
 
