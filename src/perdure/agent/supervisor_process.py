@@ -128,6 +128,8 @@ class _Supervisor:
         self.program = program
         self.link = link
         self.is_subreaper = _become_subreaper()
+        self.apart: dict[str, int] = {"setsid": True}
+        """How a process gets a session of its own, or at least a group."""
         self.running: set[int] = set()
         self.sessions: set[int] = set()
         """Those that have living processes, each by the pid of its first; none, if kinship says it all."""
@@ -149,9 +151,11 @@ class _Supervisor:
         waiting = select.poll()
         for each in (self.link.fileno(), self.wakes):
             waiting.register(each, select.POLLIN)
-        if hasattr(os, "pidfd_open"):
+        try:
             # A copy of the program that was forked may hold the link open; this knows of the program alone.
             waiting.register(os.pidfd_open(self.program), select.POLLIN)
+        except (AttributeError, OSError):
+            pass  # not on macOS, nor with an old kernel or one that a sandbox stands in for
         if os.getppid() != self.program:
             return
         self.tell("ready")
@@ -209,11 +213,15 @@ class _Supervisor:
                 command,
                 environment,
                 file_actions=[(os.POSIX_SPAWN_DUP2, descriptor, number) for descriptor, number in files],
-                setsid=True,
                 setsigdef=self.signals_of_others,
+                **self.apart,  # type: ignore[arg-type]
             )
         except OSError as error:
             self.tell(f"failed {where} {error.errno}")
+            return
+        except NotImplementedError:  # of setsid, with some C libraries
+            self.apart = {"setpgroup": 0}
+            self.start(command, cwd, environment, files)
             return
         finally:
             os.chdir(os.sep)
