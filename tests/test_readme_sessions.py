@@ -160,7 +160,7 @@ TRANSCRIPTS = {
             ("cortext init", "What to build"),
             ("cortext start brainstorm API design", "custom/test"),
             ("REST or GraphQL, for internal APIs?", "same data?"),
-            ("/workspace.stop-conversation", "Committed"),
+            ("/workspace.stop-conversation", "Resume: cortext"),
             ("", "$"),
             ("cortext resume --list", "just now"),
         ],
