@@ -176,11 +176,10 @@ class Cortext(OwnProfile):
         way = f"`cortext resume {shlex.quote(row.id)} --type {other}`"
         if self._shell is not None:
             way = f"/workspace.resume --type {other} {row.id}"
-        where = f"{config.as_typed(error.path)} is gone" if error.path else error.message
-        return UsageError(
-            f'"{one_line(row.title)}" cannot be opened: {where}',
-            f"put it back, or go on as another type: {way}",
-        )
+        what, hint = error.message, f"go on as another type: {way}"
+        if error.path:
+            what, hint = f"{config.as_typed(error.path)} is gone", f"put it back, or {hint}"
+        return UsageError(f'"{one_line(row.title)}" cannot be opened: {what}', hint)
 
     def _type(self, header: Header) -> str:
         """That of which the agent has its instructions."""
