@@ -69,6 +69,13 @@ async def test_pi_23_a_command_is_on_disk_when_it_is_returned(agent, project):
     assert b'"cancelled":false,"truncated":false' in last.raw
 
 
+async def test_pi_23_a_command_of_the_users_has_no_timeout(agent, monkeypatch):
+    """They see it run, and stop it."""
+    monkeypatch.setattr("perdure.agent.tools.bash.DEFAULT_TIMEOUT_S", 0.1)
+    await agent.start(ScriptedModel())
+    assert (await agent.run_command("sleep 0.4; echo done")).output == "done\n"
+
+
 async def test_pi_23_the_model_reads_of_a_command_with_the_next_message(agent):
     model = ScriptedModel("one", "two")
     await agent.start(model)
