@@ -16,6 +16,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,8 +131,10 @@ class WireServer:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 return False
             if part is HANG:
-                if not connection.recv(1):
-                    self.gone.set()
+                with suppress(ConnectionError):  # of a client that had not read all
+                    if connection.recv(1):
+                        return False
+                self.gone.set()
                 return False
             if part is READ:
                 self.reads += 1
