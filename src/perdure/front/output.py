@@ -394,7 +394,7 @@ class Progress:
         longest = max(1, min(_BAR, room))
         bar = "=" * (longest * min(done, total) // total if total > 0 else 0)
         self._out.is_progress_shown = True
-        self._out.transient(f"{self._what} [{bar:.<{longest}}] {counts}")
+        self._out.transient(f"{self._what} [{bar:{longest}}] {counts}")
 
 
 def abandon(stream: TextIO | None) -> None:
