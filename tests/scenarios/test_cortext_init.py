@@ -32,8 +32,12 @@ def test_cor_20_a_types_folder_in_the_registry_is_where_its_conversations_begin(
     registry["conversation_types"]["plan"]["folder"] = "notes/plans"
     registry["conversation_types"]["debug"]["folder"] = "../outside"
     path.write_text(json.dumps(registry))
+    refused = "registry.json: '../outside' is not used as the folder of debug"
     for kind, title in (("plan", "Ship"), ("debug", "Token"), ("plan", "Sell")):
-        assert "Committed" in cortext.within("start", kind, title, stdin="Well?\n").err
+        done = cortext.within("start", kind, title, stdin="Well?\n")
+        assert "Committed" in done.err
+        assert (refused in done.err) == (kind == "debug")
+    assert refused in cortext.within(stdin="/workspace.debug Nothing\n").err
     day = cortext.refs[0].id.partition("/")[0]
     assert [(ref.id, ref.path.removeprefix(f"{cortext.project}/")) for ref in cortext.refs] == [
         (f"{day}/{name}", f"{folder}/{day}/{name}/.session/messages.jsonl")

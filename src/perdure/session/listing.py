@@ -163,6 +163,12 @@ def conversation_folder(root: str, kind: str) -> str:
     return _inside(root, _type_folders(root).get(kind)) or _CONVERSATIONS
 
 
+def refused_folder(root: str, kind: str) -> str:
+    """What the registry names as a type's folder and is not used as one; empty if there is no such thing."""
+    named = _type_folders(root).get(kind)
+    return "" if named is None or _inside(root, named) else str(named)
+
+
 def _conversations(folder: str, day: str) -> Iterator[Place]:
     """What cannot be looked into is listed all the same: reading it says why. All else is looked at from its
     folder on, which spares the system the way there."""

@@ -35,7 +35,7 @@ from perdure.programs.cortext.workspace import (
     inactivity,
     type_of,
 )
-from perdure.session import lifecycle
+from perdure.session import lifecycle, listing
 from perdure.session.catalog import Row
 from perdure.session.entry import Assistant, Custom, Entry, Message
 from perdure.session.lifecycle import ACTIVE, CORTEXT
@@ -154,6 +154,14 @@ class Cortext(OwnProfile):
                 "system_prompt_hash": _hash(self.workspace.prompt(kind)),
             },
         }
+
+    def notice_of_folder(self, kind: str) -> str:
+        """Of a folder that the registry names for a type and that is not used; nothing, if all is well."""
+        refused = listing.refused_folder(self.workspace.path, kind)
+        if not refused:
+            return ""
+        what = f"{FOLDER}/{REGISTRY}: {refused!r:.60} is not used as the folder of {kind}"
+        return one_line(f"{what}: it has to be a folder of the workspace, neither hidden nor a link.")
 
     def made(self, facts: Mapping[str, Any]) -> Meant:
         """A new conversation, in which nothing was said yet."""

@@ -25,7 +25,10 @@ def alone(options: SimpleNamespace, out: Output) -> int:
 
 def start(options: SimpleNamespace, out: Output) -> int:
     profile = _profile(options, Workspace.around(), out)
-    profile.starts_with = profile.made(profile.facts(options.type, " ".join(options.title)))
+    facts = profile.facts(options.type, " ".join(options.title))
+    if notice := profile.notice_of_folder(options.type):
+        out.note(Styled(notice, "yellow"))
+    profile.starts_with = profile.made(facts)
     return _talk(profile, out)
 
 
@@ -119,6 +122,8 @@ async def begin(shell: Shell, arguments: str) -> None:
     kind, _, title = arguments.partition(" ")
     profile = _of(shell)
     facts = await in_thread(profile.facts, kind, title)
+    if notice := await in_thread(profile.notice_of_folder, kind):
+        shell.face.note(Styled(notice, "yellow"))
     await _leave_for_another(shell)
     await shell.open(await in_thread(profile.made, facts), **profile.wishes)
 
