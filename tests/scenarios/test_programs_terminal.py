@@ -33,6 +33,7 @@ from tests.front.shell_terminal import (
 )
 from tests.front.terminal import Terminal, Tmux
 from tests.needs import needs_tool
+from tests.programs.sibyl_talks import fill_disk, free_disk
 from tests.programs.started import (
     MAINS,
     MODEL,
@@ -100,6 +101,63 @@ def resume_command(out: str) -> str:
 
 def kept(program: Program) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in program.files}
+
+
+# --- leaving while something is not saved -----------------------------------------------------------------
+
+LOST = "Leave and lose it? [y/N]"
+
+
+@pytest.mark.parametrize("way", ["command", "c-d"])
+def test_sib_14_who_leaves_on_purpose_while_an_answer_is_not_saved_is_asked(program, wire_server, gate, way):
+    """Enter stays, and so does n; yes leaves, with 1. Where there is room again, nobody is asked."""
+
+    def leave() -> None:
+        if way == "c-d":
+            terminal.keys("c-d")
+        else:
+            say(terminal, "/exit" if program.name == "aur" else "/quit")
+
+    program.answers(wire_server, "one", streamed("tw", gate, "o"))
+    with program.terminal(*fresh(program), rows=60) as terminal:
+        terminal.until("custom/test")
+        say(terminal, "hello")
+        terminal.until("one")
+        until_idle(terminal)
+        say(terminal, "and?")
+        terminal.until("tw")
+        fill_disk(terminal)
+        gate.set()
+        terminal.until("Not saved")
+        until_idle(terminal)
+        leave()
+        terminal.until(lambda: text_of(terminal).count(LOST) == 1)
+        say(terminal, "")
+        until_idle(terminal)
+        leave()
+        terminal.until(lambda: text_of(terminal).count(LOST) == 2)
+        say(terminal, "y")
+        assert terminal.wait() == 1
+    assert [text for _, text in program.said()] == ["hello", "one", "and?"]
+    with program.terminal(*resume_words(program), rows=60) as terminal:
+        terminal.until("custom/test")
+        gate.clear()
+        say(terminal, "and now?")
+        terminal.until("tw")
+        fill_disk(terminal)
+        gate.set()
+        terminal.until("Not saved")
+        until_idle(terminal)
+        free_disk(terminal)
+        leave()
+        assert terminal.wait() == 0
+        assert LOST not in text_of(terminal)
+    assert [text for _, text in program.said()][-2:] == ["and now?", "two"]
+
+
+def resume_words(program: Program) -> list[str]:
+    id = program.files[0].parent.name if program.name == "sibyl" else program.files[0].stem
+    return {"soleur": ["-s", id], "aur": ["spawn", "--resume", id]}.get(program.name, ["--session-id", id])
 
 
 # --- soleur at a terminal -------------------------------------------------------------------------------

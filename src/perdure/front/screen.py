@@ -49,6 +49,7 @@ from perdure.errors import PerdureError
 from perdure.front.face import Running
 from perdure.front.foot import SPIN, Foot
 from perdure.front.laid_out import Layout as Prose
+from perdure.front.leaving import leave_on_purpose
 from perdure.front.output import Output, Styled, lines_of
 from perdure.front.signals import directly
 from perdure.front.visible import fit, one_line
@@ -430,7 +431,7 @@ class Screen:
         @keys.add("c-d", filter=in_editor & is_empty)
         def _(event: KeyPressEvent) -> None:
             if self._shell is not None:
-                self._shell.leave(0)
+                event.app.create_background_task(leave_on_purpose(self._shell))
 
         @keys.add("c-o")
         def _(event: KeyPressEvent) -> None:

@@ -19,6 +19,7 @@ from perdure.agent.aside import in_thread
 from perdure.errors import UsageError
 from perdure.front import opening, recalling
 from perdure.front.amounts import counted, size, tokens
+from perdure.front.leaving import leave_on_purpose
 from perdure.front.narration import words
 from perdure.front.output import Styled
 from perdure.front.visible import one_line
@@ -290,7 +291,7 @@ def _taken(shell: Shell, name: str) -> str:
 
 
 async def quit(shell: Shell, arguments: str) -> None:
-    shell.leave(0)
+    await leave_on_purpose(shell)
 
 
 async def _verb(shell: Shell, name: str, **options: object) -> None:
