@@ -9,6 +9,7 @@
     ├── NotSaved            exit 1   the disk refused; nothing of this call counts as saved
     ├── Conflict            exit 1   the file is not as this process left it; nothing was written
     ├── Unreadable          exit 1   a file cannot be opened or is no session
+    ├── NewerFormat         exit 1   a session is of a later version of its format, and is only read
     ├── NotInstalled        exit 1   it takes a package that an extra of this one brings
     ├── NoHome              exit 1   HOME is empty or no directory, and something under it is needed
     └── ModelError          exit 1   a model did not answer, or there is no such model
@@ -114,6 +115,17 @@ class Unreadable(PerdureError):
     def __init__(self, path: str, cause: OSError | str) -> None:
         self.reason = _reason(cause)
         super().__init__(f"Cannot read {path}: {self.reason}", _remedy(cause))
+
+
+class NewerFormat(PerdureError):
+    """A session that a later version of its program wrote. What this one would write could destroy it."""
+
+    def __init__(self, path: str, version: int, known: int) -> None:
+        self.version = version
+        super().__init__(
+            f"{path} is in version {version} of its format, and this program writes version {known}",
+            "it is left as it is, and can be read: `pi sessions show`; update this program to go on in it",
+        )
 
 
 class NotInstalled(PerdureError):

@@ -77,6 +77,16 @@ def test_sib_01_a_tool_call_round_trip_with_arguments():
     assert sexp_to_tool_call(sexp.loads(sexp.dumps(form))) == call
 
 
+def test_sib_01_an_argument_that_no_float_holds_comes_back_as_one():
+    """In Python 1e400 is infinite, and JSON has no such number: it is written as one that is too large."""
+    call = ToolCall("tc_1", "f", {"n": 1e400, "deep": [{"m": -1e400}], "ok": 1.5})
+    text = sexp.dumps(tool_call_to_sexp(call))
+    assert "null" not in text
+    assert sexp_to_tool_call(sexp.loads(text)) == call
+    form = '(:id "tc_1" :name "f" :arguments (("n" :json "-1e400")))'
+    assert sexp.dumps(tool_call_to_sexp(sexp_to_tool_call(sexp.loads(form)))) == form
+
+
 def test_sib_01_a_tool_call_round_trip_without_arguments():
     """None are nil."""
     form = tool_call_to_sexp(ToolCall("tc_99", "no-args", {}))

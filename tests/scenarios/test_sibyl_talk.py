@@ -7,13 +7,19 @@ import re
 import signal
 import sys
 import time
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from perdure.front.shell import Shell
+from perdure.programs.pi import main as pi_main
+from perdure.programs.sibyl.talk import Sibyl
+from perdure.programs.sibyl.talk import saved as offered
 from tests.agent.models.wire_server import HANG, READ, events, wire_server
 from tests.front.one_prompt import HALF, HALF_A_LINE, Pi, called, until
 from tests.front.piped import Piped
+from tests.moments import next_moment
 from tests.needs import needs_tool
 from tests.programs.sibyl_talks import (
     FORBIDDEN,
@@ -54,7 +60,7 @@ def test_sib_09_the_list_has_id_date_and_messages_the_last_saved_first(sibyl, wi
         talk.until("sibyl[3]> ")
         head, first, second = talk.out.splitlines()[-4:-1]
         assert head.split() == ["ID", "DATE", "MESSAGES"]
-        assert re.fullmatch(rf"{id_in(talk.out)} +\d{{4}}-\d\d-\d\d \d\d:\d\d +2", first)
+        assert re.fullmatch(rf"{id_in(talk.out)} +\d{{4}}-\d\d-\d\d \d\d:\d\d +2  current", first)
         assert re.fullmatch(r"session-A +\d{4}-\d\d-\d\d \d\d:\d\d +3", second)
         talk.until(lambda: "1 session damaged; `pi sessions doctor` says more.\n" in talk.err)
         assert f"Damaged: session-B: {broken} line " in talk.err
@@ -79,8 +85,10 @@ def test_sib_09_g_4_what_can_be_loaded_is_in_the_list_and_what_is_in_it_can_be_l
         talk.until(lambda: "1 session damaged; " in talk.err)
         talk.until(lambda: talk.out.endswith("sibyl[1]> "))
         ran, _ = ids_in(talk.out)
-        rows = re.findall(r"^(\S.*?)  +\d{4}-\d\d-\d\d \d\d:\d\d +(\d)$", talk.out, re.MULTILINE)
-        assert rows == [(ran, "0"), ("my talk's", "2")]
+        rows = re.findall(
+            r"^(\S.*?)  +\d{4}-\d\d-\d\d \d\d:\d\d +(\d)(?:  (current))?$", talk.out, re.MULTILINE
+        )
+        assert rows == [(ran, "0", ""), ("my talk's", "2", "current")]
         assert re.findall(r"^Damaged: (session-.*?): ", talk.err, re.MULTILINE) == ["session-B"]
         talk.say(f"/load {ran}")
         talk.until(f"Loaded session: {ran} (0 messages)\n")
@@ -237,7 +245,7 @@ def test_sib_12_reset_begins_anew_and_nothing_is_lost(sibyl, wire_server, home):
         assert (field(path, "message-count"), field(path, "context-start")) == ("4", "4")
         talk.process.kill()
     done = sibyl.run("--session-id", id, stdin="three\n/reset\n/reset\n")
-    assert f"\nLoaded session: {id} (4 messages)\n" in done.out
+    assert f"\nLoaded session: {id} (4 messages, none since the reset)\n" in done.out
     assert "> two" not in done.out
     assert prompts_of(wire_server) == [("user", "three")]
     assert done.out.count(f"Session saved before reset: {id}\n") == 2
@@ -294,6 +302,80 @@ def test_sib_07_sib_13_one_that_cannot_be_is_a_warning_and_a_new_session(
     assert (texts(new), prompts_of(wire_server)) == (["hello", "Hm."], [("user", "hello")])
     assert {each.parent.name for each in sibyl.files} == {"session-A", new}
     assert (path.read_bytes(), [each.name for each in path.parent.iterdir()]) == (before, ["session.lisp"])
+
+
+def test_sib_13_a_session_of_a_later_version_is_refused_by_its_version_and_never_written(
+    sibyl, wire_server, home
+):
+    """As an argument it is a warning and a new session; behind `/load` an error. It is called no damaged one,
+    and is listed like any other."""
+    sibyl.answers(wire_server, "Hm.")
+    path = file_of(home, saved("one", "two", id="session-A"))
+    later = path.read_bytes().replace(b"(:session-version 1)", b"(:session-version 2)")
+    path.write_bytes(later)
+    done = sibyl.run("--session-id", "session-A", stdin="hello\n/load session-A\n/sessions\n")
+    new = id_in(done.out)
+    warning, refusal = done.err.splitlines()
+    for each in (warning, refusal):
+        assert f"{path} is in version 2 of its format, and this program writes version 1" in each
+    assert warning.endswith("This is a new session instead.")
+    assert "damaged" not in done.err.lower()
+    assert texts(new) == ["hello", "Hm."]
+    assert re.search(r"^session-A .* 2$", done.out, re.MULTILINE)
+    assert (path.read_bytes(), [each.name for each in path.parent.iterdir()]) == (later, ["session.lisp"])
+
+
+def test_sib_04_g_2_a_ratio_in_a_field_nobody_knows_is_kept_byte_for_byte(sibyl, wire_server, home):
+    """Of the session, of a message, and among a call's arguments: it is a number to Lisp, and stays one."""
+    sibyl.answers(wire_server, "Hm.")
+    path = file_of(home, saved("one", "two", id="session-A"))
+    calls = '((:id "c" :name "f" :arguments (("n" . 22/7))))'
+    message = f"(:role :assistant :content nil :tempo -3/4 :tool-calls {calls})"
+    text = path.read_text().replace("\n )\n", f"\n{message}\n )\n", 1)
+    text = text.replace(":message-count 2", ":message-count 3")
+    path.write_text(text.replace(":command-count", ":tempo 1/2\n :command-count"))
+    done = sibyl.run("--session-id", "session-A", stdin="hello\n")
+    assert (done.code, done.err) == (0, "")
+    assert texts("session-A")[-2:] == ["hello", "Hm."]
+    after = path.read_text()
+    assert "\n :tempo 1/2\n" in after
+    assert message[:-1] in after
+
+
+def test_sib_01_a_number_that_no_float_holds_is_kept_and_sent_as_the_model_wrote_it(
+    sibyl, wire_server, home, lisp
+):
+    """`1e400` is a number in JSON and none in Lisp, which reads its text."""
+    call = called(("c", "read", {"path": "x", "n": float("inf")})).replace(b"Infinity", b"-1e400")
+    sibyl.answers(wire_server, events(call), "Hm.")
+    done = sibyl.run(stdin="hello\n")
+    path = file_of(home, id_in(done.out))
+    assert '("n" :json "-1e400")' in path.read_text()
+    assert lisp(path)[0] == id_in(done.out)
+    (sent,) = [each for each in wire_server.requests[-1].body["messages"] if each.get("tool_calls")]
+    assert sent["tool_calls"][0]["function"]["arguments"] == '{"path":"x","n":-1e400}'
+
+
+def test_sib_09_the_list_and_that_of_all_programs_count_the_same(sibyl, wire_server, home, capsys):
+    """What `:message-count` says: the messages of the conversation, and not what a command printed or what
+    another program keeps between them."""
+    sibyl.answers(wire_server, "Hm.")
+    done = sibyl.run(stdin="hello\n!echo zebra\nand?\n/reset\n/sessions\n")
+    (ours,) = re.findall(r"^session-\S+ .* (\d+)  current$", done.out, re.MULTILINE)
+    assert pi_main(["sessions", "ls", "--all", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    written = field(file_of(home, id_in(done.out)), "message-count")
+    assert ours == str(row["messages"]) == written == "4"
+
+
+def test_sib_11_the_newest_is_offered_first_behind_load(sibyl, home):
+    """Of all that begin like what was typed."""
+    for id in ("session-B", "session-A", "other", "session-C"):
+        saved("one", id=id)
+        next_moment()
+    profile = Sibyl(SimpleNamespace(model="", session_id=None, auto_save_interval=0))
+    shell = cast(Shell, SimpleNamespace(profile=profile))
+    assert [*offered(shell, "session-")] == ["session-C", "session-A", "session-B"]
 
 
 def test_g_4_an_ambiguous_id_lists_the_candidates_and_is_3(sibyl):

@@ -1,10 +1,13 @@
 """JSON taken apart without being changed."""
 
+import copy
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.session.record import dumps, elements
+from perdure.session.record import HugeNumber, dumps, elements, loads, loads_exactly, without_huge_numbers
 from tests.generated import json_values
 
 
@@ -35,3 +38,22 @@ def test_what_is_no_array_has_no_elements(raw):
     """Nothing is made of half of one."""
     with pytest.raises(ValueError, match=r"."):
         elements(raw)
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1E+400", "1.5e999", "9" * 5000])
+def test_a_number_that_no_float_holds_is_written_as_it_was_read(number):
+    """Whoever calculates with it has an infinite one, also after it was copied."""
+    raw = b'{"a":[{"n":%b}],"b":1.5}' % number.encode()
+    read = loads_exactly(raw)
+    assert dumps(read) == raw
+    huge = copy.deepcopy(read)["a"][0]["n"]
+    assert isinstance(huge, HugeNumber)
+    assert math.isinf(huge)
+    assert (huge < 0) == number.startswith("-")
+    assert type(without_huge_numbers(read)["a"][0]["n"]) is float
+
+
+@given(st.dictionaries(st.text(), json_values, max_size=4))
+def test_what_floats_hold_is_read_exactly_as_it_is_otherwise(value):
+    raw = dumps(value)
+    assert dumps(loads_exactly(raw)) == dumps(loads(raw))

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from fractions import Fraction
 
 import pytest
 from hypothesis import example, given
@@ -31,6 +32,7 @@ ATOMS = (
     | st.integers()
     | st.integers(-(10**700), 10**700)
     | st.floats(allow_nan=False, allow_infinity=False)
+    | st.fractions().filter(lambda ratio: ratio.denominator > 1)
 )
 VALUES = st.recursive(
     ATOMS, lambda inner: st.lists(inner, min_size=1, max_size=5) | st.builds(cons, inner, inner)
@@ -100,6 +102,9 @@ def test_sib_04_forms_are_read_one_behind_the_other(first, gap, second):
         ("5.", 5),
         ("-0", 0),
         ("007", 7),
+        ("1/2", Fraction(1, 2)),
+        ("-6/4", Fraction(-3, 2)),
+        ("+4/2", 2),
         (".5", 0.5),
         ("-.5d0", -0.5),
         ("+.5", 0.5),
@@ -197,7 +202,7 @@ FORBIDDEN = [
     *words(r"'a '(1) `a `(1) ,a ,@a ;a |a| | \a"),
     *words("a foo nill tt + - 1+ --5 1.5.5 .. ... 1.0e .e5 +.e5 1_000 0x1F inf nan é \u0663"),
     *words(r"cl:nil cl::nil a:b 1:b : ::a :a:b :|a| :a|b| :a\b :é :1 :- :a#"),
-    *words("1/2 -1/2 1.5r0 1.5d\u0663 1d400 -1.8d308 1e99999999999"),
+    *words("1/0 -1/00 1/ /2 1/-2 1/2/3 1.5/2 1.5r0 1.5d\u0663 1d400 -1.8d308 1e99999999999"),
     *(":\u212a", ":" + "k" * 256, "9" * (LONGEST_NUMBER + 1)),
     *("\0", "\x01", "\x0b", "\x1b", "\x7f", "\x85", "\xa0", "\u2028", "\ufeff"),
 ]

@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from perdure.agent.models import UNPARSED, Cost, Finished, Model, Piece, Usage
 from perdure.session.entry import Assistant, Block, Text, Thinking, ToolCall
-from perdure.session.record import loads
+from perdure.session.record import loads_exactly
 
 
 class Draft:
@@ -97,7 +97,7 @@ def _arguments(text: str) -> Any:
     if not text.strip():
         return {}  # what a call without arguments looks like on most wires
     try:
-        return loads(text.encode("utf-8", "surrogatepass"))
+        return loads_exactly(text.encode("utf-8", "surrogatepass"))
     except ValueError:
         return {UNPARSED: text}
 

@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct, UnsetType
 from perdure.errors import UsageError
 from perdure.session.ids import new_id, now, stamp
 from perdure.session.message_defaults import NEEDED, completed
-from perdure.session.record import REFUSED, canonical, dumps, loads, members
+from perdure.session.record import REFUSED, WithArguments, canonical, dumps, loads, members
 
 # --- bodies -------------------------------------------------------------------------------------
 # Field by field what pi writes. Optional fields are UNSET when absent, so they are left out again.
@@ -39,7 +39,7 @@ class Image(Struct, frozen=True, gc=False, tag="image", rename="camel"):
     mime_type: str
 
 
-class ToolCall(Struct, frozen=True, gc=False, tag="toolCall", rename="camel"):
+class ToolCall(WithArguments, frozen=True, gc=False, tag="toolCall", rename="camel"):
     id: str
     name: str
     arguments: Any

@@ -200,7 +200,7 @@ class Indexing:
         tally.add(folded.entries)
         problems = [*(problem.brief for problem in page.problems), *folded.notices]
         state = _state(store, page, status, State(stamp, page.cursor, check, tally), problems)
-        summary = tally.summary(page.header, problems)
+        summary = tally.summary(page.header, problems, page.messages)
         return Learnt(summary, folded.entries, False, state, store.lock_path(ref))
 
     def _more(

@@ -7,29 +7,73 @@ range, NaN) goes through the standard library; what neither reads is no record, 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
 import msgspec
 
 REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes it does not read."""
 
-_encode = msgspec.json.Encoder().encode
+LARGER_THAN_ANY_FLOAT = "1e999"
+
+
+class HugeNumber(float):
+    """A number that no float holds, such as 1e400. It is infinite for whoever calculates with it, and is
+    written as the text it came as: JSON has no other way to write one."""
+
+    __slots__ = ("text",)
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+    def __getnewargs__(self) -> tuple[str]:  # type: ignore[override]
+        return (self.text,)
+
+
+class WithArguments(msgspec.Struct, frozen=True, gc=False):
+    """A record whose `arguments` are any JSON. An infinite number in them is a `HugeNumber`, so that it is
+    written as a number again, wherever it comes from."""
+
+    def __post_init__(self) -> None:
+        given = getattr(self, "arguments", None)
+        if (exact := with_huge_numbers(given)) is not given:
+            msgspec.structs.force_setattr(self, "arguments", exact)
+
+
+def _written(value: object) -> msgspec.Raw:
+    if isinstance(value, HugeNumber):
+        return msgspec.Raw(value.text.encode())
+    raise TypeError(f"{type(value).__name__} has no place in JSON")
+
+
+encode = msgspec.json.Encoder(enc_hook=_written).encode
+"""Compact JSON. A lone surrogate is an error, NaN is null."""
 _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _elements_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def dumps(value: Any) -> bytes:
-    """Compact JSON in UTF-8. A lone surrogate is written as its escape, NaN and infinities as null."""
+    """Compact JSON in UTF-8. A lone surrogate is written as its escape, NaN and infinities as null, but for
+    a `HugeNumber` where there is no such surrogate."""
     try:
-        return _encode(value)
+        return encode(value)
     except UnicodeEncodeError:
-        text = json.dumps(msgspec.to_builtins(value))
+        text = json.dumps(builtins_of(value))
         finite = json.loads(text, parse_constant=lambda _: None)
         return json.dumps(finite, ensure_ascii=False, separators=(",", ":")).encode(
             "utf-8", "backslashreplace"
         )
+
+
+def builtins_of(value: Any) -> Any:
+    """Dicts, lists and plain numbers: a `HugeNumber` is infinite here."""
+    return msgspec.to_builtins(value, enc_hook=float)
 
 
 def loads(raw: bytes) -> dict[str, Any]:
@@ -43,6 +87,43 @@ def loads(raw: bytes) -> dict[str, Any]:
             raise ValueError("nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError(f"not an object but {type(value).__name__}")
+    return value
+
+
+def loads_exactly(raw: bytes) -> dict[str, Any]:
+    """The same, with a `HugeNumber` for each number that no float holds."""
+    found = loads(raw)
+    has_huge_numbers = with_huge_numbers(found) is not found
+    if has_huge_numbers:
+        text = raw.decode("utf-8", "replace")
+        found = dict(json.loads(text, parse_int=_exact_int, parse_float=_exact_float))
+    return found
+
+
+def with_huge_numbers(value: Any) -> Any:
+    """The value with a `HugeNumber` for each infinite number in it; the value itself if there is none."""
+    return _with_each(value, _huge)
+
+
+def without_huge_numbers(value: Any) -> Any:
+    """The value with plain infinite numbers, for whoever asks for a float and nothing else."""
+    return _with_each(value, lambda each: float(each) if isinstance(each, HugeNumber) else each)
+
+
+def _with_each(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The value with all that is neither an object nor an array changed; itself if nothing is."""
+    if isinstance(value, dict):
+        changed = {key: _with_each(each, change) for key, each in value.items()}
+        return changed if any(changed[key] is not each for key, each in value.items()) else value
+    if isinstance(value, list):
+        items = [_with_each(each, change) for each in value]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    return change(value)
+
+
+def _huge(value: Any) -> Any:
+    if type(value) is float and math.isinf(value):
+        return HugeNumber(LARGER_THAN_ANY_FLOAT if value > 0 else f"-{LARGER_THAN_ANY_FLOAT}")
     return value
 
 
@@ -118,6 +199,16 @@ def _whole(value: Any) -> Any:
     if isinstance(value, list):
         return [_whole(each) for each in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _exact_int(digits: str) -> int | float:
+    number = _int(digits)
+    return HugeNumber(digits) if isinstance(number, float) and math.isinf(number) else number
+
+
+def _exact_float(text: str) -> float:
+    number = float(text)
+    return HugeNumber(text) if math.isinf(number) else number
 
 
 def _int(digits: str) -> int | float:

@@ -9,6 +9,7 @@ One Lisp object is one Python value:
     "text"         str; a backslash takes the next character as it is, a newline stands for itself
     12  +5  5.     int
     1.5  1d-3      float, always printed as a double float, and read as one
+    1/2            Fraction; 4/2 is the int that it is to Lisp
     :role  :ROLE   Keyword("role")
     nil  ()        None; so an empty Python list is printed as nil and comes back as None
     t              True; False is no Lisp object
@@ -23,6 +24,7 @@ import re
 import sys
 from collections.abc import Iterator
 from decimal import ROUND_UP, Context, Decimal
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -50,7 +52,7 @@ class Pair(NamedTuple):
         raise TypeError("a pair has no hash, as a list has none")
 
 
-Value: TypeAlias = "str | int | float | bool | Keyword | Pair | list[Value] | None"
+Value: TypeAlias = "str | int | float | Fraction | bool | Keyword | Pair | list[Value] | None"
 
 
 class SexpError(ValueError):
@@ -108,6 +110,7 @@ _TOKEN = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _NUMBER = re.compile(r"([+-]?(?=\.?[0-9])[0-9]*+)(\.[0-9]*+)?(?:[DEFLSdefls]([+-]?[0-9]++))?")
+_RATIO = re.compile(r"([+-]?[0-9]++)/([0-9]++)")
 # What Lisp prints as it is. A name that begins with a digit comes back between bars.
 _NAME = re.compile(r"[a-z][a-z0-9*+/<>=!?$%&@^~_.-]{0,254}")
 
@@ -222,6 +225,8 @@ def _word(word: str) -> Value:
         return _DOT  # type: ignore[no-any-return]
     if number := _NUMBER.fullmatch(word):
         return _number(word, *number.groups())
+    if ratio := _RATIO.fullmatch(word):
+        return _ratio(word, *ratio.groups())
     name = word.lower()
     if name in ("nil", "t"):
         return True if name == "t" else None
@@ -242,6 +247,15 @@ def _number(word: str, whole: str, fraction: str | None, exponent: str | None) -
     if math.isinf(number):
         raise ValueError(f"{_short(word)} is too large for a float")
     return number
+
+
+def _ratio(word: str, numerator: str, denominator: str) -> int | Fraction:
+    if len(word.lstrip("+-")) > LONGEST_NUMBER:
+        raise ValueError(f"a number of more than {LONGEST_NUMBER} digits")
+    if not denominator.strip("0"):
+        raise ValueError(f"{_short(word)} divides by zero")
+    number = Fraction(int(Decimal(numerator)), int(Decimal(denominator)))
+    return number.numerator if number.denominator == 1 else number
 
 
 def _short(word: str) -> str:
@@ -333,6 +347,9 @@ def _atom(item: Value) -> str:
         return _float(item)
     if isinstance(item, int) and item is not False:
         return _integer(item)
+    if isinstance(item, Fraction):
+        below = f"/{_integer(item.denominator)}" if item.denominator > 1 else ""
+        return _integer(item.numerator) + below
     raise ValueError(f"{'False' if item is False else type(item).__name__} is no Lisp object")
 
 

@@ -119,7 +119,9 @@ class Tally(Struct, omit_defaults=True):
             case Custom(custom_type="perdure.agent", data={"agent": str(agent)}):
                 self.agent = _on_one_line(agent, _LONGEST_NAME)[0]
 
-    def summary(self, header: Header, problems: Sequence[str] = ()) -> Summary:
+    def summary(self, header: Header, problems: Sequence[str] = (), messages: int | None = None) -> Summary:
+        """`messages` is the session's own count of them, where it has one."""
+
         def fact(name: str, longest: int = _LONGEST_NAME) -> tuple[str, bool]:
             value = header.facts.get(name)
             return _on_one_line(value, longest) if isinstance(value, str) else ("", False)
@@ -134,7 +136,7 @@ class Tally(Struct, omit_defaults=True):
             title,
             bool(names),
             self.said,
-            self.messages,
+            self.messages if messages is None else messages,
             self.turns,
             self.agent or fact("agent")[0] or fact("conversation_type")[0],
             summary,

@@ -12,10 +12,9 @@ import re
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-import msgspec
-
 from perdure.agent.models import Model
 from perdure.session.entry import Block, Content, Image, Text
+from perdure.session.record import builtins_of, encode
 
 NO_TEXT = "(no text)"
 NO_OUTPUT = "(no output)"
@@ -84,9 +83,9 @@ def shown(content: Content, model: Model, images: Images) -> list[str | Image]:
 def json_text(value: Any) -> str:
     """Compact JSON, with only whole characters in it."""
     try:
-        return msgspec.json.encode(value).decode()
+        return encode(value).decode()
     except UnicodeEncodeError:
-        return msgspec.json.encode(sound(msgspec.to_builtins(value))).decode()
+        return encode(sound(builtins_of(value))).decode()
 
 
 def sound(value: Any) -> Any:

@@ -33,7 +33,7 @@ from perdure.agent.models import UNPARSED, ToolSpec
 from perdure.agent.supervisor import Supervisor, of_this_program
 from perdure.errors import PerdureError
 from perdure.session.entry import Image, Text
-from perdure.session.record import dumps
+from perdure.session.record import dumps, without_huge_numbers
 
 if TYPE_CHECKING:
     from perdure.agent.extensions import Api
@@ -173,7 +173,7 @@ def checked(tool: Tool, arguments: Any) -> Any:
     if isinstance(tool.parameters, type):
         _refuse_unknown_fields(given, tool.parameters)
         try:
-            return msgspec.convert(given, tool.parameters, strict=False)
+            return msgspec.convert(without_huge_numbers(given), tool.parameters, strict=False)
         except msgspec.ValidationError as error:
             raise BadArguments(str(error)) from None
     import fastjsonschema

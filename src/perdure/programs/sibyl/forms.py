@@ -31,7 +31,7 @@ def tool_call_to_sexp(call: ToolCall) -> Value:
 
 
 def sexp_to_tool_call(value: Value) -> ToolCall:
-    return _understood(lambda: msgspec.convert(record.loads(call_json(value)), ToolCall))
+    return _understood(lambda: msgspec.convert(record.loads_exactly(call_json(value)), ToolCall))
 
 
 def message_to_sexp(message: Entry) -> Value:

@@ -67,7 +67,9 @@ def load_session(session_id: str, *, directory: Directory = None) -> tuple[list[
         if not os.path.lexists(ref.path):
             raise PerdureError(f"Session not found: {session_id}")
         document = store.parse(ref, store.bytes_of(ref))
-        if problem := problem_of(document):
+        if document.refusal is not None:  # it can be read, and not saved to
+            warnings.warn(document.refusal.message, stacklevel=2)
+        elif problem := problem_of(document):
             remedy = remedy_of(document, ref.id, directory)
             raise PerdureError(f"Session {session_id} is damaged: {problem}; {remedy}")
     except PerdureError as error:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from perdure import config
 from perdure.agent.aside import in_thread
 from perdure.agent.session import AgentSession
-from perdure.errors import NotFound, PerdureError, Unreadable, UsageError
+from perdure.errors import NewerFormat, NotFound, PerdureError, Unreadable, UsageError
 from perdure.front import opening, recalling, repl, slash
 from perdure.front.ages import seconds, when
 from perdure.front.autosave import Timer
@@ -27,7 +27,7 @@ from perdure.front.table import table
 from perdure.front.visible import one_line
 from perdure.programs.sibyl.commands import INTERVAL
 from perdure.programs.sibyl.saving import folder_of, problem_of, remedy_of
-from perdure.session import ids
+from perdure.session import context, ids
 from perdure.session.entry import Custom, Entry
 from perdure.session.layouts import home_of
 from perdure.session.session import Session
@@ -120,7 +120,7 @@ class Sibyl(OwnProfile):
         if wanted is not None:
             try:
                 return await in_thread(self.found, wanted)
-            except (NotFound, Unreadable) as error:
+            except (NotFound, Unreadable, NewerFormat) as error:
                 said = f"{error.said}. This is a new session instead."
                 shell.face.note(Styled(one_line(said), "yellow"))
         return await in_thread(self.new, shell.cwd)
@@ -130,6 +130,8 @@ class Sibyl(OwnProfile):
         there = {ref.id: ref for ref in self.store.list()}
         ref = there[ids.resolve(text.removeprefix("sibyl:"), there, "Session")]
         document = self.store.parse(ref, self.store.bytes_of(ref))
+        if document.refusal is not None:
+            raise document.refusal
         if problem := problem_of(document):
             raise Unreadable(ref.path, f"{problem.brief}; {remedy_of(document, ref.id, self._directory)}")
         return opening.kept(self.store, ref)
@@ -218,9 +220,11 @@ class Sibyl(OwnProfile):
         return recalling.last_exchange_since_reset(session)
 
     async def say_what_was_restored(self, shell: Shell, conversation: Conversation) -> None:
-        path = await in_thread(conversation.session.path)
-        count = sum(entry.role in ("user", "assistant", "toolResult") for entry in path)
-        shell.face.line(f"Loaded session: {conversation.session.id} ({count} messages)")
+        session = conversation.session
+        count = _count_of_messages(await in_thread(session.path))
+        since = await in_thread(_messages_since_reset, session)
+        told = "" if since is None else f", {since or 'none'} since the reset"
+        shell.face.line(f"Loaded session: {session.id} ({count} messages{told})")
 
     def say_how_to_go_on(self, shell: Shell, *, is_saved: bool) -> None:
         id = shell.conversation.session.id
@@ -236,6 +240,19 @@ def _count_in(conversation: Conversation) -> int:
     """How many commands the session says there were. Of a copy: it may grow meanwhile."""
     session = conversation.session
     return commands_of([*session.entries], session.header)
+
+
+def _messages_since_reset(session: Session) -> int | None:
+    """How many messages the model is sent, but for what a summary stands for; None if there was no reset."""
+    entries = [*session.entries]
+    for at in range(len(entries), 0, -1):
+        if context.is_reset(entries[at - 1]):
+            return _count_of_messages(entries[at:])
+    return None
+
+
+def _count_of_messages(entries: Iterable[Entry]) -> int:
+    return sum(entry.role in ("user", "assistant", "toolResult") for entry in entries)
 
 
 def _counted(commands: int) -> Custom:
@@ -256,20 +273,25 @@ def _of(shell: Shell) -> Sibyl:
 
 
 async def sessions(shell: Shell, arguments: str) -> None:
-    store = _of(shell).store
-    await shell.face.aside(lambda: _list(store, shell.out))
+    store, current = _of(shell).store, shell.conversation.session.id
+    await shell.face.aside(lambda: _list(store, current, shell.out))
 
 
-def _list(store: SibylStore, out: Output) -> None:
+def _list(store: SibylStore, current: str, out: Output) -> None:
     rows = store.listing()
     broken = {row.id: row.problem for row in rows if row.problem and _is_corrupt(store, row)}
     sound = [row for row in rows if row.id not in broken and (row.message_count or _holds(store, row))]
     if sound:
         lines = [
-            (Styled(row.id, "cyan"), when(seconds(row.last_modified)) or "-", f"{row.message_count}")
+            (
+                Styled(row.id, "cyan"),
+                when(seconds(row.last_modified)) or "-",
+                f"{row.message_count}",
+                Styled("current", "green") if row.id == current else "",
+            )
             for row in sound
         ]
-        table(out, ("ID", "DATE", "MESSAGES"), lines, flexible=0, right=(2,))
+        table(out, ("ID", "DATE", "MESSAGES", ""), lines, flexible=0, right=(2,))
     else:
         out.line("No saved sessions.")
     note_damaged(broken, out)
@@ -312,7 +334,8 @@ async def load(shell: Shell, arguments: str) -> None:
 
 
 def saved(shell: Shell, typed: str) -> Iterable[str]:
-    return (ref.id for ref in _of(shell).store.list() if ref.id.startswith(typed))
+    """The last saved first."""
+    return (row.id for row in _of(shell).store.listing() if row.id.startswith(typed))
 
 
 async def reset(shell: Shell, arguments: str) -> None:

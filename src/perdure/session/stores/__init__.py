@@ -105,6 +105,8 @@ class Page(NamedTuple):
     cursor: Cursor
     problems: list[Problem]
     header: Header
+    messages: int | None = None
+    """How many messages the whole session has by its own count, where its layout counts them."""
 
 
 NOT_A_RECORD = "an entry's record must be one JSON object on one line"

@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from fractions import Fraction
 
 import msgspec
 
@@ -92,6 +93,8 @@ def json_of(value: Value) -> bytes:
             return dumps(value)
         case int():
             return printed(value).encode()
+        case Fraction():
+            return dumps(printed(value))  # no number in JSON is one third
         case Pair():
             return _object([value])
         case [Keyword("json"), str(text)]:

@@ -11,6 +11,7 @@ import re
 from collections import deque
 from typing import Any, NamedTuple
 
+from perdure.errors import NewerFormat
 from perdure.session import context
 from perdure.session.entry import Body, Compaction, Custom, Entry, Unknown, decode, new, placed
 from perdure.session.record import loads
@@ -50,7 +51,9 @@ def document_of(path: str, id: str, data: bytes) -> Document:
     reading.run()
     entries = reading.entries()
     header = reading.header(id, entries)
-    return Document(header, entries, reading.problems, {Memory: reading.memory}, reading.is_damaged)
+    memory = {Memory: reading.memory}
+    count = reading.memory.count
+    return Document(header, entries, reading.problems, memory, reading.is_damaged, reading.refusal, count)
 
 
 class _Field(NamedTuple):
@@ -71,6 +74,7 @@ class _Reading:
     def __init__(self, path: str, data: bytes) -> None:
         self.problems: list[Problem] = []
         self.is_damaged = False
+        self.refusal: NewerFormat | None = None
         self.memory = Memory()
         self._path = path
         self._text = ""
@@ -206,7 +210,7 @@ class _Reading:
         self.memory.version = self._text[at:end]
         match value:
             case [_, int(number)] if number > VERSION:
-                self._problem(at, f"written by a newer version of the format ({number})")
+                self.refusal = NewerFormat(self._path, number, VERSION)
 
     def _element(self, value: Value, at: int, end: int) -> int:
         """Returns where to go on: behind it, or inside what only began like a message and went too far."""

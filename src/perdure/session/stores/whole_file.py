@@ -55,6 +55,10 @@ class Document(NamedTuple):
     stood, and a save prints only what is new."""
     is_damaged: bool = False
     """Whether the file holds bytes that printing this document would lose."""
+    refusal: PerdureError | None = None
+    """Why it is read and never written, if it is."""
+    messages: int | None = None
+    """As in a `Page`, when it was read."""
 
 
 class _Saved(NamedTuple):
@@ -280,7 +284,10 @@ class WholeFileWriter:
 
     def _read(self) -> _Saved:
         text = self._store.bytes_of(self._ref)
-        return _Saved(text, self._store.parse(self._ref, text))
+        document = self._store.parse(self._ref, text)
+        if document.refusal is not None:
+            raise document.refusal
+        return _Saved(text, document)
 
     def _sync(self) -> None:
         if self._store.synced:
@@ -379,7 +386,8 @@ def _page(document: Document, ref: Found, after: Cursor) -> Page:
     entries = document.entries
     if after.offset and after != _cursor(entries[: after.offset]):
         raise Conflict(ref.path, "was replaced or rewritten since it was last read")
-    return Page(entries[after.offset :], _cursor(entries), document.problems, document.header)
+    cursor = _cursor(entries)
+    return Page(entries[after.offset :], cursor, document.problems, document.header, document.messages)
 
 
 def _cursor(entries: Sequence[Entry]) -> Cursor:
