@@ -35,7 +35,7 @@ from perdure.agent.models import LanguageModel, Model
 from perdure.agent.models.connections import Connections
 from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.process_origin import AgentMark
-from perdure.agent.settings import Settings, pi_home
+from perdure.agent.settings import Settings, pi_home, slips
 from perdure.agent.supervisor import Supervisor, listed
 from perdure.agent.tools import AgentToolResult, Tool
 from perdure.agent.trust import Trust
@@ -74,7 +74,7 @@ class AgentSession:
         self.notices: list[str] = []
         """What its user should know: settings that were not obeyed, a model that is not to be had, that the
         `offline` model answers. More may come while it talks."""
-        project = os.path.realpath(self._cwd) if self._is_trusted(trusted) else None
+        project = self._project = os.path.realpath(self._cwd) if self._is_trusted(trusted) else None
         self._settings = (
             settings if isinstance(settings, Settings) else Settings.of(settings, project=project)
         )
@@ -104,6 +104,10 @@ class AgentSession:
     def find_model(self, text: str) -> Model:
         """The model that is called this, if there is one and a key for it; ModelError says what is not."""
         return self._chooser.named(text).model.model
+
+    def slips_in_settings(self) -> list[str]:
+        """A sentence for each key in the files of settings that is ignored, and nearly one of ours."""
+        return slips(project=self._project)
 
     def models(self) -> list[Model]:
         """Those that can be asked now, as far as that is known without asking."""

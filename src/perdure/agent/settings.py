@@ -32,6 +32,8 @@ MOST = 2**20
 """Bytes of a project's."""
 _MOST_OF_USERS = 2**26
 PROJECT_FOLDER = ".pi"
+_MOST_SLIPS = 5
+"""Sentences about keys that are slips; who corrects these is told of the rest."""
 _NAMED = ("env", "headers", "mcpServers", "modelOverrides", "providers")
 """What is in these has names of its own."""
 _PLACES = ("extensions", "skills", "templates")  # paths, relative to the folder of their file
@@ -180,6 +182,38 @@ class Settings(Struct, frozen=True, kw_only=True, rename="camel"):
             own.checked(cls)
             settings = _Written(own.source, _merged(found.data, own.data), own.spellings).checked(cls)
         return settings
+
+
+def slips(home: str | None = None, *, project: str | None = None) -> list[str]:
+    """A sentence for each key that is nearly one of ours: in the user's file and in that of a project that is
+    trusted. Of a file that cannot be read, none: `Settings.load` says what is wrong with it."""
+    from perdure.agent import setting_names
+
+    files = [(os.path.join(pi_home(home), FILE), "")]
+    if project is not None:
+        files.append((os.path.join(project, PROJECT_FOLDER, FILE), project))
+    found: list[str] = []
+    for path, within in dict(files).items():
+        try:
+            written = _read(path, within)
+        except PerdureError:
+            continue
+        source, data = written.source, written.data
+        groups: list[tuple[str, type[Struct], Any]] = [("", Settings, data)]
+        if isinstance(data, dict):
+            groups += [
+                ("compaction", Compaction, data.get("compaction")),
+                ("retry", Retry, data.get("retry")),
+            ]
+            models, servers = data.get("models"), data.get("mcpServers")
+            groups += [("models", CustomModel, each) for each in (models if isinstance(models, list) else ())]
+            named = servers.items() if isinstance(servers, dict) else ()
+            groups += [(f"mcpServers.{name}", McpServer, each) for name, each in named]
+        for group, kind, inside in groups:
+            others = setting_names.PIS_OWN.get(group, ())
+            where = f"{source}: {group}: " if group else f"{source}: "
+            found += [where + slip for slip in setting_names.slips(inside, kind, others, written.spellings)]
+    return found[:_MOST_SLIPS]
 
 
 def known_level(level: str) -> str:

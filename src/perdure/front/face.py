@@ -32,6 +32,8 @@ class Running(NamedTuple):
 class Face(Protocol):
     is_drawn: bool
     """Whether it is a terminal that can be drawn on, and somebody is there to choose."""
+    is_terminal: bool
+    """Whether somebody sees what is shown, also where it cannot be drawn on."""
     has_colour: bool
     shows_drafts: bool
     """Whether an answer is shown while it arrives. Else it is shown when it has ended, and an attempt that

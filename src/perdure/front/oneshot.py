@@ -112,6 +112,8 @@ class _Run:
             default_model=wanted(None),
             thinking=self._options.thinking or None,
         )
+        if self._out.is_watched:
+            self._agent.notices += await in_thread(self._agent.slips_in_settings)
         self._say_what_is_unexpected(meant)
         if self._options.name:
             session.refuse_if_nameless()

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from perdure import config
 from perdure.agent.reading import bytes_of
+from perdure.agent.setting_names import AURORAS_OWN, nearest_name
 from perdure.errors import PerdureError
-from perdure.front.command_line import did_you_mean
 
 _MOST = 1 << 20
 _REMEDY = "correct it there, or remove it"
@@ -117,8 +117,8 @@ def _taken(
         elif key in places:
             where = f"in {places[key]}" if places[key] else "outside of all groups"
             notices.append(f"{source}: {name!r} is not known there: it belongs {where}")
-        elif meant := did_you_mean(key, [each.partition(".")[0] for each in known]):
-            notices.append(f"{source}: {name!r} is not known{meant}")
+        elif near := nearest_name(key, {each.partition(".")[0] for each in known}, AURORAS_OWN):
+            notices.append(f"{source}: {name!r} is not known: did you mean {near}?")
     return values, notices
 
 

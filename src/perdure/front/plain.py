@@ -32,6 +32,7 @@ class Plain:
     def __init__(self, out: Output, *, prompt: Callable[[], str], continues_lines: bool = False) -> None:
         self.shows_drafts = out.has_echo
         self._out = out
+        self.is_terminal = out.has_echo
         self._prompt = prompt
         self._continues_lines = continues_lines
         self._line = ""

@@ -58,6 +58,7 @@ class Profile:
 
     def __init__(self, options: SimpleNamespace) -> None:
         self.options = options
+        self._are_slips_named = False
         self.asked_about: set[str] = set()
         """Folders whose own settings are waiting for a yes, of which its user was told."""
         self.first: Callable[[Shell], Awaitable[None]] | None = None
@@ -121,7 +122,10 @@ class Profile:
         return agent.spent.tokens, agent.spent.window
 
     async def prepare(self, conversation: Conversation) -> None:
-        """Before its agent is started."""
+        """Before its agent is started. At a terminal, slips in settings are named when the first one is."""
+        if conversation.face.is_terminal and not self._are_slips_named:
+            self._are_slips_named = True
+            conversation.agent.notices += await in_thread(conversation.agent.slips_in_settings)
 
     # --- what is said ------------------------------------------------------------------------------------
 
@@ -200,6 +204,7 @@ class OwnProfile(Profile):
         return self.settings.values.get("default_model")
 
     async def prepare(self, conversation: Conversation) -> None:
+        await super().prepare(conversation)
         conversation.agent.notices += self.settings.notices
         self.settings.notices.clear()  # said once
 

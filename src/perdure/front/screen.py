@@ -75,6 +75,7 @@ _BELOW = 8
 
 class Screen:
     is_drawn = True
+    is_terminal = True
     shows_drafts = True
 
     def __init__(

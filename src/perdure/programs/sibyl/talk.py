@@ -148,6 +148,7 @@ class Sibyl(OwnProfile):
         return AgentSession(cwd=cwd, system_prompt=self._system_prompt, trusted=trusted)
 
     async def prepare(self, conversation: Conversation) -> None:
+        await super().prepare(conversation)
         id, counted = conversation.session.id, await in_thread(_count_in, conversation)
         entered = self._commands.get(id, 0)
         self._commands[id] = max(counted, entered) if id in self._known else counted + entered
