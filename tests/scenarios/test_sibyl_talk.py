@@ -60,7 +60,7 @@ def test_sib_09_the_list_has_id_date_and_messages_the_last_saved_first(sibyl, wi
         talk.until("sibyl[3]> ")
         head, first, second = talk.out.splitlines()[-4:-1]
         assert head.split() == ["ID", "DATE", "MESSAGES"]
-        assert re.fullmatch(rf"{id_in(talk.out)} +\d{{4}}-\d\d-\d\d \d\d:\d\d +2  current", first)
+        assert re.fullmatch(rf"{id_in(talk.out)} \(current\) +\d{{4}}-\d\d-\d\d \d\d:\d\d +2", first)
         assert re.fullmatch(r"session-A +\d{4}-\d\d-\d\d \d\d:\d\d +3", second)
         talk.until(lambda: "1 session damaged; `pi sessions doctor` says more.\n" in talk.err)
         assert f"Damaged: session-B: {broken} line " in talk.err
@@ -85,10 +85,8 @@ def test_sib_09_g_4_what_can_be_loaded_is_in_the_list_and_what_is_in_it_can_be_l
         talk.until(lambda: "1 session damaged; " in talk.err)
         talk.until(lambda: talk.out.endswith("sibyl[1]> "))
         ran, _ = ids_in(talk.out)
-        rows = re.findall(
-            r"^(\S.*?)  +\d{4}-\d\d-\d\d \d\d:\d\d +(\d)(?:  (current))?$", talk.out, re.MULTILINE
-        )
-        assert rows == [(ran, "0", ""), ("my talk's", "2", "current")]
+        rows = re.findall(r"^(\S.*?)  +\d{4}-\d\d-\d\d \d\d:\d\d +(\d)$", talk.out, re.MULTILINE)
+        assert rows == [(ran, "0"), ("my talk's (current)", "2")]
         assert re.findall(r"^Damaged: (session-.*?): ", talk.err, re.MULTILINE) == ["session-B"]
         talk.say(f"/load {ran}")
         talk.until(f"Loaded session: {ran} (0 messages)\n")
@@ -361,7 +359,7 @@ def test_sib_09_the_list_and_that_of_all_programs_count_the_same(sibyl, wire_ser
     another program keeps between them."""
     sibyl.answers(wire_server, "Hm.")
     done = sibyl.run(stdin="hello\n!echo zebra\nand?\n/reset\n/sessions\n")
-    (ours,) = re.findall(r"^session-\S+ .* (\d+)  current$", done.out, re.MULTILINE)
+    (ours,) = re.findall(r"^session-\S+ \(current\) .* (\d+)$", done.out, re.MULTILINE)
     assert pi_main(["sessions", "ls", "--all", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     written = field(file_of(home, id_in(done.out)), "message-count")

@@ -41,7 +41,7 @@ def table(
     if out.colour:
         styles = [["dim", *(getattr(row[at], "style", "") for row in rows)] for at in kept]
         shown = [[*map(coloured, *each)] for each in zip(shown, styles, strict=True)]
-    lines = [line.rstrip(" ") for line in map(_GAP.join, zip(*shown, strict=True))]
+    lines = [*map(_GAP.join, zip(*shown, strict=True))]
     if any(below):
         indent = " " * columns[kept[0]].width
         lines = [

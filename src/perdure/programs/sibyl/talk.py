@@ -285,14 +285,13 @@ def _list(store: SibylStore, current: str, out: Output) -> None:
     if sound:
         lines = [
             (
-                Styled(row.id, "cyan"),
+                Styled(f"{row.id} (current)" if row.id == current else row.id, "cyan"),
                 when(seconds(row.last_modified)) or "-",
                 f"{row.message_count}",
-                Styled("current", "green") if row.id == current else "",
             )
             for row in sound
         ]
-        table(out, ("ID", "DATE", "MESSAGES", ""), lines, flexible=0, right=(2,))
+        table(out, ("ID", "DATE", "MESSAGES"), lines, flexible=0, right=(2,))
     else:
         out.line("No saved sessions.")
     note_damaged(broken, out)
