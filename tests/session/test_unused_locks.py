@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from perdure.errors import PerdureError
 from perdure.session.entry import Message, User
 from perdure.session.holder import holder_at, try_to_lock
 from perdure.session.manager import pi_store
@@ -61,6 +62,18 @@ def test_g_7_a_session_in_which_nothing_was_said_leaves_no_lock(store):
     assert len(locks(store)) == 2
     assert store.remove_empty(session.ref)
     assert store.take_back(made)
+    assert locks(store) == []
+
+
+def test_who_wants_a_session_that_is_gone_leaves_no_lock(store):
+    """It is removed once more, taken back, opened and read."""
+    session = Session.create(store)
+    session.close()
+    assert store.remove_empty(session.ref)
+    assert not store.remove_empty(session.ref)
+    assert not store.take_back(session.ref)
+    with pytest.raises(PerdureError):
+        Session.open(store, session.ref, wait=0)
     assert locks(store) == []
 
 

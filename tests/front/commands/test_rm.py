@@ -411,3 +411,22 @@ def test_sessions_of_one_id_are_deleted_by_their_paths_in_one_call(machine, monk
     last = done.data[-1]
     assert machine.run("restore", last["reference"]).code == 0
     assert [Path(path).exists() for path in paths] == [False, True]
+
+
+def test_with_the_trash_go_the_locks_of_sessions_that_are_gone(machine):
+    """In every home; also where nothing is in the trash, and not where nothing is to be emptied."""
+    stores = [machine.store(layout) for layout in ALL]
+    kept = [machine.add(layout) for layout in ALL]
+    for store, ref in zip(stores, kept, strict=True):
+        store.writer(ref).release()
+        Path(store.lock_path(ref)).with_name("gone.lock").touch()
+    assert machine.run("trash").code == 0
+    assert all(
+        Path(store.lock_path(ref)).with_name("gone.lock").exists()
+        for store, ref in zip(stores, kept, strict=True)
+    )
+    assert machine.run("trash", "--empty").code == 0
+    for store, ref in zip(stores, kept, strict=True):
+        assert [path.name for path in Path(store.lock_path(ref)).parent.glob("*[!~].lock")] == [
+            Path(store.lock_path(ref)).name
+        ]

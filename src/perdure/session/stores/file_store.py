@@ -131,23 +131,27 @@ class FileStore(ABC):
         anything in it, or set aside of it, and not while somebody writes to it."""
         relative = self.relative(ref)
         with contextlib.suppress(Held, Unreadable), self.lock(ref, 0) as lock:
-            page = self.read(ref)
-            if not page.entries and not page.problems and not self._beside(relative):
-                self._remove(relative)
-                self._deleted(ref)
-                self._remove_lock(lock, relative)
-                return True
+            try:
+                page = self.read(ref)
+                if not page.entries and not page.problems and not self._beside(relative):
+                    self._remove(relative)
+                    self._deleted(ref)
+                    return True
+            finally:
+                self.release(lock, ref)
         return False
 
     def take_back(self, made: Found) -> bool:
         """Leave no trace of what `create` made and returned. Whether it is gone: not if it was written to
         since, and not while somebody may."""
         with contextlib.suppress(Held), self.lock(made, 0) as lock:
-            if found(made.id, made.path) == made and made.inode:
-                self._remove(self.relative(made))
-                self._deleted(made)
-                self._remove_lock(lock, self.relative(made))
-                return True
+            try:
+                if found(made.id, made.path) == made and made.inode:
+                    self._remove(self.relative(made))
+                    self._deleted(made)
+                    return True
+            finally:
+                self.release(lock, made)
         return False
 
     def restore(self, text: str) -> Found:
@@ -198,8 +202,12 @@ class FileStore(ABC):
         for home in self._homes("locks"):
             unused_locks.remove_all(home)
 
-    def _remove_lock(self, lock: Lock, relative: str) -> None:
-        unused_locks.remove(os.path.join(*self._place(relative)), lock)
+    def release(self, lock: Lock, ref: Found) -> None:
+        """Give a session's lock back, and leave none of a session that is gone."""
+        if os.path.lexists(ref.path):
+            lock.release()
+        else:
+            unused_locks.remove(os.path.join(*self._place(self.relative(ref))), lock)
 
     def _find_deleted(self, text: str) -> Trashed:
         homes = self._homes()

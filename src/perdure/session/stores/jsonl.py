@@ -222,7 +222,7 @@ class JsonlStore(FileStore):
             with files.told(NotSaved, ref.path):
                 return self._writer(ref, lock, after)
         except BaseException:
-            lock.release()
+            self.release(lock, ref)
             raise
 
     def remedy(self, ref: Found) -> str:

@@ -107,7 +107,7 @@ class WholeFileStore(FileStore):
             with files.told(NotSaved, ref.path):
                 return WholeFileWriter(self, ref, lock, after)
         except BaseException:
-            lock.release()
+            self.release(lock, ref)
             raise
 
     def create(self, header: Header, entries: Iterable[Entry] = ()) -> Found:
