@@ -232,8 +232,11 @@ def is_about(row: Row, home: Home, cwd: str) -> bool:
             return folder in (row.path, os.path.dirname(row.path))
         case "cwd":
             return row.cwd == cwd
-        case "name":
-            return row.project == os.path.basename(cwd)
+        case "root":  # there are no repositories here
+            directory = row.root or row.cwd
+            return bool(row.root or row.project) and (
+                directory == cwd if directory else row.project == os.path.basename(cwd)
+            )
         case "home":
             return f"{cwd}/".startswith(f"{home.path}/")
     return False

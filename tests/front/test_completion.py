@@ -91,7 +91,7 @@ def test_commands_options_and_choices_are_offered(words, offered):
         ("soleur", ["s"], ["spar", "sessions"]),
         ("soleur", ["load", ""], ["both33", "ccc444"]),
         ("soleur", ["-s", "c"], ["ccc444"]),
-        ("soleur", ["spar", "--"], ["--session", "--fresh", "--model", "--help"]),
+        ("soleur", ["spar", "--"], ["--session", "--fresh", "--project", "--model", "--help"]),
         ("soleur", ["decisions", "--"], ["--project", "--json", "--help"]),
         ("soleur", ["--fresh", ""], []),
         ("aur", [""], ["spawn"]),

@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 from perdure.errors import NotSaved, PerdureError, Unreadable, UsageError
 from perdure.programs.soleur import ledger
 from perdure.programs.soleur.decisions import Decision, likeness, one_line
-from perdure.programs.soleur.ledger import Known, Ledger, Line, check_project, known, projects
+from perdure.programs.soleur.ledger import Known, Ledger, Line, known
+from perdure.programs.soleur.ledger_files import check_project, ledger_files
 from perdure.session import ids
+from perdure.session.projects import Project
 from perdure.session.stores.lock import Lock
 from tests.crash.killing import Child, Gate, Report, alone, check_told, die
 from tests.programs.waited import waits_for
@@ -37,7 +39,7 @@ def manual(text: str) -> Line:
 
 
 def put(home: Path, data: bytes, project: str = "api") -> Ledger:
-    own = Ledger(str(home), project)
+    own = Ledger(str(home), Project(project, ""))
     Path(own.path).parent.mkdir(exist_ok=True)
     Path(own.path).write_bytes(data)
     return own
@@ -52,7 +54,7 @@ def lines_of(ledger: Ledger) -> list[Line]:
 
 def test_sol_12_a_ledger_is_markdown_that_people_can_read(home):
     """A heading, and a line for each decision: its minute in UTC, its source, its tags if any, its text."""
-    own = Ledger(str(home / ".soleur"), "api server")
+    own = Ledger(str(home / ".soleur"), Project("api server", ""))
     assert own.read() is None
     assert (
         own.add([made("Use SQLite.", tags=("db", "cost")), made("No\n  Redis", source="AutoDetected")]) == 2
@@ -76,7 +78,7 @@ def test_sol_12_a_ledger_is_its_owners_alone(home):
     """0600 in a folder of 0700, whatever the umask; and so is its lock."""
     before = os.umask(0)
     try:
-        Ledger(str(home / ".soleur"), "api").add([made("x")])
+        Ledger(str(home / ".soleur"), Project("api", "")).add([made("x")])
     finally:
         os.umask(before)
     found = {path.relative_to(home): stat.S_IMODE(path.stat().st_mode) for path in home.rglob("*")}
@@ -159,7 +161,7 @@ decisions = st.builds(
 def test_sol_12_every_decision_is_in_the_ledger_once_and_reads_as_it_was(first, more):
     """However often it is added; and what was there is the beginning of what is there."""
     with tempfile.TemporaryDirectory() as home:
-        own = Ledger(home, "api")
+        own = Ledger(home, Project("api", ""))
         added = own.add(first)
         before = lines_of(own)
         text = {likeness(each.content): each for each in reversed(first) if one_line(each.content)}
@@ -186,7 +188,7 @@ def test_sol_12_every_decision_is_in_the_ledger_once_and_reads_as_it_was(first, 
 @pytest.mark.parametrize("timestamp", [STAMP, ""])
 def test_sol_12_a_text_that_looks_like_something_else_is_the_text_it_is(home, text, tags, timestamp):
     """No tag, no time and no rule across the page; and it is not added again."""
-    own = Ledger(str(home), "api")
+    own = Ledger(str(home), Project("api", ""))
     own.add([made(text, tags=tags, timestamp=timestamp)])
     assert own.read() == [Line(MINUTE if timestamp else "", "Manual", tags, text)]
     assert own.add([made(text, timestamp=timestamp)]) == 0
@@ -194,7 +196,7 @@ def test_sol_12_a_text_that_looks_like_something_else_is_the_text_it_is(home, te
 
 def test_sol_12_what_was_half_written_is_completed(home):
     """Its process was killed while it wrote."""
-    own = Ledger(str(home), "api")
+    own = Ledger(str(home), Project("api", ""))
     own.add([made("Use SQLite")])
     with open(own.path, "ab") as file:
         file.write(b"- [2026-01-31 09:05] [Manual] Ship on Fri")
@@ -206,8 +208,11 @@ def test_sol_12_decisions_of_one_minute_are_as_many_as_they_are(home):
     """Whoever made them."""
     now = ids.stamp(ids.now())
     for number, text in enumerate(("Use SQLite", "Use SQLite for tests", "Use Redis")):
-        assert Ledger(str(home), "now").add([made(text, timestamp=now, session_id=f"s{number}")]) == 1
-    assert [line.text for line in lines_of(Ledger(str(home), "now"))] == [
+        assert (
+            Ledger(str(home), Project("now", "")).add([made(text, timestamp=now, session_id=f"s{number}")])
+            == 1
+        )
+    assert [line.text for line in lines_of(Ledger(str(home), Project("now", "")))] == [
         *("Use SQLite", "Use SQLite for tests", "Use Redis"),
     ]
 
@@ -220,7 +225,7 @@ def test_sol_12_a_decision_without_a_time_is_not_taken_for_a_line_without_one(ho
 
 def test_sol_12_nothing_to_write_writes_nothing(home):
     """Not even a folder."""
-    own = Ledger(str(home), "api")
+    own = Ledger(str(home), Project("api", ""))
     assert own.add([]) == own.add([made(" \n")]) == 0
     assert list(home.iterdir()) == []
 
@@ -249,28 +254,55 @@ def test_sol_12_a_projects_decisions_are_those_of_its_ledger_and_of_its_sessions
         made("Hire nobody", session_id="s3", source="AutoDetected"),
         made("hire nobody.", session_id="s4"),
     ]
-    assert known(lines, decided, decided[2:], "api") == [
-        Known("Use SQLite, but only until May", STAMP, "s1", ("db",), "Manual", "api"),
-        Known("Ship on Friday.", "2026-02-01T00:00:00Z", "s2", ("x",), "AutoDetected", "api"),
-        Known("By hand", "2025-12-24T10:00:00.000Z", "", (), "AutoDetected", "api"),
-        Known("use it", "", "", (), "Manual", "api"),
-        Known("Hire nobody", STAMP, "s3", (), "AutoDetected", "api"),
+    assert known(lines, decided, decided[2:], Project("api", "")) == [
+        Known("Use SQLite, but only until May", STAMP, "s1", ("db",), "Manual", "api", ""),
+        Known("Ship on Friday.", "2026-02-01T00:00:00Z", "s2", ("x",), "AutoDetected", "api", ""),
+        Known("By hand", "2025-12-24T10:00:00.000Z", "", (), "AutoDetected", "api", ""),
+        Known("use it", "", "", (), "Manual", "api", ""),
+        Known("Hire nobody", STAMP, "s3", (), "AutoDetected", "api", ""),
     ]
-    assert known(lines, decided, [], "api") == known(lines, decided, decided[2:], "api")[:4]
-    assert known([], [], [], "api") == []
+    assert (
+        known(lines, decided, [], Project("api", ""))
+        == known(lines, decided, decided[2:], Project("api", ""))[:4]
+    )
+    assert known([], [], [], Project("api", "")) == []
 
 
 def test_sol_12_projects_are_those_that_have_a_ledger(home):
     """By name; not what an editor or a killed process left beside them, and nothing that leads elsewhere."""
-    assert projects(str(home)) == []
+    assert [*ledger_files(str(home))] == []
     for name in ("web", "api", "ünï cödé"):
-        Ledger(str(home), name).add([made("x")])
+        Ledger(str(home), Project(name, "")).add([made("x")])
     folder = home / "decisions"
     for name in ("api.md~", "api.md.1234abcd.tmp", "notes.txt", "a..b.md", ".md"):
         (folder / name).write_text("- x\n")
     (folder / "folder.md").mkdir()
     (folder / "link.md").symlink_to(folder / "api.md")
-    assert projects(str(home)) == ["api", "web", "ünï cödé"]
+    found = [*ledger_files(str(home))]
+    assert [each.stem for each in found] == ["api", "web", "ünï cödé"]
+    assert {each.root for each in found} == {""}
+
+
+def test_sol_08_two_projects_of_one_name_that_begin_their_ledgers_at_once_have_two(home):
+    """Each has found that there is none yet: who comes second sees the other one's when it has the lock."""
+    place = str(home / ".soleur")
+    for each in "xy":
+        (home / each / "app").mkdir(parents=True)
+    first, second = (Ledger(place, Project("app", str(home / each / "app"))) for each in "xy")
+    assert first.path == second.path
+    assert (first.add([made("x")]), second.add([made("y")])) == (1, 1)
+    assert [line.text for line in (*lines_of(first), *lines_of(second))] == ["x", "y"]
+    assert first.path != second.path
+
+
+@pytest.mark.parametrize("root", ["/x/ü b", "/x/-->", "/x/100%25", "/x/a\nb", "/x/\udcff"], ids=ascii)
+def test_sol_08_a_ledger_names_any_root_on_one_line(home, root):
+    """And is found again by it."""
+    own = Ledger(str(home), Project("app", root))
+    assert own.add([made("x")]) == 1
+    assert Path(own.path).read_bytes().count(b"\n") == len(["heading", "", "root", "", "x"])
+    (file,) = ledger_files(str(home))
+    assert (file.root, Ledger(str(home), Project("app", root)).is_own) == (root, True)
 
 
 # --- names ------------------------------------------------------------------------------------------------
@@ -282,7 +314,7 @@ def test_sol_12_projects_are_those_that_have_a_ledger(home):
 def test_sol_12_a_project_may_be_called_what_a_file_can_be_called(home, name):
     """And its ledger is where it should be."""
     assert check_project(name) == name
-    own = Ledger(str(home), name)
+    own = Ledger(str(home), Project(name, ""))
     assert own.add([made("x")]) == 1
     assert os.path.dirname(os.path.realpath(own.path)) == str(home / "decisions")
 
@@ -312,7 +344,7 @@ def test_sol_12_a_project_may_be_called_what_a_file_can_be_called(home, name):
 def test_sol_12_a_project_name_that_could_lead_elsewhere_is_refused(home, name):
     """With what a name may be; nothing is made."""
     with pytest.raises(UsageError, match="Not a name") as refused:
-        Ledger(str(home), name)
+        Ledger(str(home), Project(name, ""))
     assert "a name has" in refused.value.hint
     assert list(home.iterdir()) == []
 
@@ -331,7 +363,7 @@ def test_sol_12_no_link_leads_out_of_the_ledgers_folder(home, tmp_path, what):
     else:
         (home / "decisions").mkdir()
         (home / "decisions" / "api.md").symlink_to(target)
-    own = Ledger(str(home), "api")
+    own = Ledger(str(home), Project("api", ""))
     with pytest.raises(NotSaved, match=r"api\.md"):
         own.add([made("x")])
     with pytest.raises(Unreadable, match=r"api\.md"):
@@ -359,7 +391,7 @@ def test_sol_12_a_ledger_that_another_process_writes_to_is_waited_for_once_and_t
     """With the process that has it; and once that is done it can be written to."""
     waited = waits_for(ledger, monkeypatch)
     monkeypatch.setattr(ledger, "_PATIENCE", 0.05)
-    own = Ledger(str(home), "api")
+    own = Ledger(str(home), Project("api", ""))
     with Lock(str(home), "locks/decisions/api.lock", "", 1):
         for _ in range(3):
             with pytest.raises(NotSaved, match=f"api.md: process {os.getpid()} is writing to it"):
@@ -396,7 +428,7 @@ def failing(name: str, length: int = 0) -> Iterator[None]:
 @pytest.mark.parametrize("there", [None, b"", b"- theirs", b"# Decision Ledger: api\n\n- theirs\n"])
 def test_sol_12_a_full_disk_is_told_and_leaves_the_ledger_as_it_was(home, there):
     """Whatever part of the lines it took, and if it took all of them and could not sync them."""
-    own = Ledger(str(home), "api") if there is None else put(home, there)
+    own = Ledger(str(home), Project("api", "")) if there is None else put(home, there)
     two = [made("Use SQLite"), made("No Redis", tags=("db",))]
     faults = [failing("fdatasync"), *(failing("write", length) for length in range(0, 90, 9))]
     for fault in faults:
@@ -425,14 +457,14 @@ def test_sol_12_a_process_that_is_killed_while_it_writes_leaves_no_half_decision
 
 def kill_while_writing(home: str, start: str) -> int:
     two = [made("Use SQLite für alles", tags=("db",)), made("No Redis")]
-    whole = Ledger(home, "whole")
+    whole = Ledger(home, Project("whole", ""))
     if start:
         put(Path(home), start.encode(), "whole")
     whole.add(two)
     expected = Path(whole.path).read_bytes().replace(b"whole", b"torn", 1)
     lengths = range(0, len(expected) - len(start), 3)
     for length in lengths:
-        torn = Ledger(home, "torn")
+        torn = Ledger(home, Project("torn", ""))
         if start:
             put(Path(home), start.encode(), "torn")
 
@@ -493,7 +525,7 @@ def add_at_once(home: str) -> dict[str, int]:
         shared = [made(f"of all: {each}", timestamp=now) for each in range(10)]
         gate.wait()
         for at, each in enumerate([*shared[number:], *shared[:number]]):
-            report(Ledger(home, "api").add([each, *mine[at : at + 1]]))
+            report(Ledger(home, Project("api", "")).add([each, *mine[at : at + 1]]))
 
     children: list[Child] = []
     with Gate() as gate:
@@ -505,6 +537,6 @@ def add_at_once(home: str) -> dict[str, int]:
         finally:
             for child in children:
                 child.__exit__()
-    lines = lines_of(Ledger(home, "api"))
+    lines = lines_of(Ledger(home, Project("api", "")))
     most = max(Counter(line.text for line in lines).values())
     return {"lines": len(lines), "added": added, "most": most}

@@ -7,6 +7,7 @@ from perdure.errors import NotSaved
 from perdure.programs.soleur.decisions import LONGEST, unfiled
 from perdure.programs.soleur.ledger import Ledger
 from perdure.programs.soleur.notebook import Notebook
+from perdure.session.projects import Project
 from perdure.session.session import Session
 from perdure.session.stores import open_store
 from tests.agent.models.wire_server import wire_server
@@ -14,15 +15,17 @@ from tests.programs.started import soleur
 
 __all__ = ["soleur", "wire_server"]
 
+ACME = Project("acme", "")
+
 
 def told(home: Path, *lines: str) -> str:
     """To the partner of a new session, of a ledger that has these lines."""
     place = str(home / ".soleur")
-    path = Path(Ledger(place, "acme").path)
+    path = Path(Ledger(place, ACME).path)
     path.parent.mkdir(parents=True)
     path.write_text("".join(f"- {line}\n" for line in lines))
     with Session.create(open_store("soleur"), facts={"project_name": "acme"}) as session:
-        (text,) = Notebook(session, place, autorecords_by_default=True).told()
+        (text,) = Notebook(session, place, ACME, autorecords_by_default=True).told()
     return text
 
 

@@ -24,6 +24,12 @@ def ledger(soleur) -> Path:
     return soleur.home / ".soleur" / "decisions" / "acme.md"
 
 
+@pytest.fixture
+def heading(soleur) -> str:
+    """Of a ledger that somebody edits: it is this project's."""
+    return f"# Decision Ledger: acme\n\n<!-- project root: {soleur.project} -->\n\n"
+
+
 def told(system: str) -> list[str]:
     """The decisions that the partner was told of, without their days."""
     lines = system.partition("# Decisions so far\n\n")[2].partition("\n\n")[0]
@@ -38,7 +44,9 @@ def listed(soleur) -> list[dict[str, object]]:
 
 
 @pytest.mark.slow
-def test_sol_12_what_was_taken_out_of_the_ledger_can_be_decided_again_by_hand(soleur, wire_server, ledger):
+def test_sol_12_what_was_taken_out_of_the_ledger_can_be_decided_again_by_hand(
+    soleur, wire_server, ledger, heading
+):
     """It is recorded, filed and in force; and lists have its time, source and session, not the first's."""
     soleur.answers(wire_server, "[DECISION: Only in Europe.] Why?", "Hm.")
     soleur.within("--fresh", stdin="Hello\n")
@@ -46,7 +54,7 @@ def test_sol_12_what_was_taken_out_of_the_ledger_can_be_decided_again_by_hand(so
     for words in (["--fresh"], ["load", first.stem]):
         path, before = soleur.files[0], document(soleur.files[0])["decisions"][-1]["timestamp"]
         path.write_text(path.read_text().replace(before, "2026-01-31T09:05:00.000Z"))
-        ledger.write_text("# Decision Ledger: acme\n\n")
+        ledger.write_text(heading)
         assert listed(soleur) == []
 
         done = soleur.within(*words, stdin="/decide only in europe\n/decisions\nAnd?\n")
@@ -57,7 +65,8 @@ def test_sol_12_what_was_taken_out_of_the_ledger_can_be_decided_again_by_hand(so
         found = document(soleur.files[0])["decisions"][-1]
         assert (found["source"], found["session_id"]) == ("Manual", soleur.files[0].stem)
         (row,) = listed(soleur)
-        assert row == {**{name: found[name] for name in row if name != "project"}, "project": "acme"}
+        of_project = {"project": "acme", "project_root": str(soleur.project)}
+        assert row == {**{name: found[name] for name in row if name not in of_project}, **of_project}
     assert [each["source"] for each in document(first)["decisions"]] == ["AutoDetected", "Manual"]
 
 
@@ -109,13 +118,13 @@ def miss(soleur, ledger, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("ledger_says", [None, [], ["By hand."]], ids=["gone", "empty", "there"])
 def test_sol_12_what_did_not_come_into_the_ledger_comes_there_from_the_next_session_of_the_project(
-    soleur, wire_server, ledger, ledger_says, miss
+    soleur, wire_server, ledger, heading, ledger_says, miss
 ):
     """Because its process was killed or the disk was full, or because the ledger is gone. Not from projects
     of another name; and an answer that marks it decides nothing new."""
     soleur.answers(wire_server, "[DECISION: theirs] Why?")
     if ledger_says is not None:
-        ledger.write_text("".join(f"- {line}\n" for line in ledger_says))
+        ledger.write_text("".join([heading, *(f"- {line}\n" for line in ledger_says)]))
     miss("Theirs.")
     other = Program("soleur", soleur.home, soleur.home / "other")
     assert "No decisions recorded yet\n" in other.within("--fresh", stdin="/decisions\n").out
@@ -129,9 +138,11 @@ def test_sol_12_what_did_not_come_into_the_ledger_comes_there_from_the_next_sess
 
 
 @pytest.mark.process
-def test_sol_12_a_ledger_that_cannot_be_written_hides_nothing_that_others_decided(soleur, ledger, miss):
+def test_sol_12_a_ledger_that_cannot_be_written_hides_nothing_that_others_decided(
+    soleur, ledger, heading, miss
+):
     """They are told of it until it can, and then it is theirs to take out, for all who talk."""
-    ledger.write_text("- By hand.\n")
+    ledger.write_text(f"{heading}- By hand.\n")
     first = miss("Theirs.")
     held = Lock(str(soleur.home / ".soleur"), "locks/decisions/acme.lock", "acme", 0)
     with soleur.piped("--fresh") as talk:
@@ -141,9 +152,9 @@ def test_sol_12_a_ledger_that_cannot_be_written_hides_nothing_that_others_decide
             assert "Theirs." not in ledger.read_text()
         talk.say("/decide Ours.", "/decisions")
         talk.until(lambda: talk.out.count("Ours.") == 1)
-        lines = ledger.read_text().splitlines()
+        lines = ledger.read_text().splitlines()[4:]
         assert [line.rpartition("] ")[2] for line in lines] == ["- By hand.", "Theirs.", "Ours."]
-        ledger.write_text("- By hand.\n")
+        ledger.write_text(f"{heading}- By hand.\n")
         talk.say("/decisions")
         talk.until(lambda: talk.out.count("By hand.") == 3)
         assert talk.leave() == 0
@@ -161,17 +172,17 @@ def test_sol_12_what_a_session_decides_brings_along_what_others_missed_meanwhile
         miss("Theirs.")
         talk.say("/decide Last.")
         assert talk.leave() == 0
-    lines = ledger.read_text().splitlines()[2:]
+    lines = ledger.read_text().splitlines()[4:]
     assert [line.rpartition("] ")[2] for line in lines] == ["First.", "Theirs.", "Last."]
 
 
 def test_sol_12_what_was_taken_out_of_the_ledger_is_decided_by_an_answer_in_another_session(
-    soleur, wire_server, ledger
+    soleur, wire_server, ledger, heading
 ):
     """Who was not told of it does not repeat it."""
     soleur.answers(wire_server, "[DECISION: We charge per seat.] Why?")
     soleur.within("--fresh", stdin="/decide We charge per seat.\n")
-    ledger.write_text("# Decision Ledger: acme\n\n")
+    ledger.write_text(heading)
     assert "Decided: We charge per seat.\n" in soleur.within("--fresh", stdin="Hello\n").err
 
 
@@ -224,9 +235,8 @@ def test_sol_12_a_day_that_was_typed_into_the_ledger_is_that_day_everywhere(sole
     [
         (Path.mkdir, "a folder is in its place"),
         (lambda path: path.symlink_to("elsewhere.md"), "it is a symbolic link"),
-        (lambda path: path.write_bytes(bytes(17 << 20)), "it has 17 MB, and more than 16 are not read"),
     ],
-    ids=["folder", "link", "too large"],
+    ids=["folder", "link"],
 )
 def test_sol_12_with_a_ledger_that_cannot_be_read_sessions_say_what_was_decided(
     soleur, wire_server, ledger, make, why

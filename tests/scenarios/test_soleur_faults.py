@@ -33,8 +33,8 @@ def ledger(soleur) -> Path:
 
 def in_ledger(soleur) -> list[str]:
     """The texts of its lines."""
-    _, _, *lines = ledger(soleur).read_text().splitlines() if ledger(soleur).exists() else ("", "")
-    return [re.sub(r"^- \[[^]]*\] \[\w+\] ", "", line) for line in lines]
+    lines = ledger(soleur).read_text().splitlines() if ledger(soleur).exists() else []
+    return [re.sub(r"^- \[[^]]*\] \[\w+\] ", "", line) for line in lines if line.startswith("- ")]
 
 
 def decided(soleur) -> list[str]:
@@ -393,8 +393,8 @@ def test_sol_12_a_ledger_that_cannot_be_written_is_told_and_gets_all_of_it_when_
         ledger(soleur).rmdir()
         talk.say("c")
         talk.until(lambda: "Decided: Three." in talk.err)
+        talk.until(lambda: in_ledger(soleur) == ["One.", "Two.", "Three."])
         until_asked(talk)
-        assert in_ledger(soleur) == ["One.", "Two.", "Three."]
         ledger(soleur).unlink()
         ledger(soleur).mkdir()
         talk.say("/decide Four.", "d")
@@ -414,7 +414,7 @@ def test_sol_12_what_the_ledger_refused_comes_there_when_the_session_is_opened_a
     assert soleur.run("--fresh", stdin="Hello\n/decide From A.\nAnd more\n").code == 0
     (first,) = soleur.files
     ledger(soleur).rmdir()
-    ledger(soleur).write_text("# Ours\n\n- By hand.\n")
+    ledger(soleur).write_text(f"# Ours\n<!-- project root: {soleur.project} -->\n- By hand.\n")
     soleur.run("--fresh", stdin="/decide From B.\nHello\n")
     assert in_ledger(soleur) == ["- By hand.", "From B."]
     rows = json.loads(soleur.run("decisions", "--json").out)

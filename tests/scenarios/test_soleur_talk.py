@@ -409,8 +409,8 @@ def test_sol_12_decisions_are_in_the_session_in_the_ledger_and_in_later_prompts(
     for each in found["decisions"]:
         assert each["session_id"] == found["id"]
         assert re.fullmatch(r"[\d-]{10}T[\d:.]+Z", each["timestamp"])
-    head, empty, *lines = ledger(soleur).read_text().splitlines()
-    assert (head, empty) == ("# Decision Ledger: acme", "")
+    head, _, root, _, *lines = ledger(soleur).read_text().splitlines()
+    assert (head, root) == ("# Decision Ledger: acme", f"<!-- project root: {soleur.project} -->")
     assert [re.sub(r"^- \[\d{4}-\d\d-\d\d \d\d:\d\d\] ", "", line) for line in lines] == [
         "[Manual] [market, plan] Only in Europe.",
         "[Auto] We charge per seat.",
@@ -424,7 +424,7 @@ def test_sol_12_decisions_are_in_the_session_in_the_ledger_and_in_later_prompts(
     soleur.run("--fresh", stdin="Again.\n")
     assert "We charge per seat." in system_of(wire_server)
     assert document(soleur.files[0])["decisions"] == []
-    assert len(ledger(soleur).read_text().splitlines()) == 4
+    assert len(ledger(soleur).read_text().splitlines()) == 6
 
 
 def test_sol_12_what_its_user_corrects_or_takes_out_of_the_ledger_is_so_from_then_on(soleur, wire_server):
@@ -463,7 +463,7 @@ def test_sol_12_the_decisions_of_all_projects_are_a_table_and_json(soleur, wire_
     (row,) = json.loads(soleur.run("decisions", "-p", "beta", "--json").out)
     assert row | {"timestamp": ""} == {
         **{"content": "Hire two.", "timestamp": "", "session_id": id, "tags": [], "source": "Manual"},
-        "project": "beta",
+        **{"project": "beta", "project_root": str(home / "beta")},
     }
 
 

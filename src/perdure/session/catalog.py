@@ -71,7 +71,7 @@ class Row(
     namedtuple(
         "Row",
         "program id path title preview messages turns kind summary created active recorded waits cwd project"
-        " size problem lock title_is_cut preview_is_cut summary_is_cut key",
+        " root size problem lock title_is_cut preview_is_cut summary_is_cut key",
     ),
 ):
     """A session, as its files say. Times are milliseconds since 1970."""
@@ -95,6 +95,8 @@ class Row(
     waits: bool
     cwd: str
     project: str
+    root: str
+    """Of its project, where the session records it."""
     size: int
     problem: str | None
     lock: str
@@ -319,6 +321,14 @@ class Catalog:
         clauses: list[str] = []
         values: list[str] = []
         for home in [*whole] if scope.cwd else ():
+            if LAYOUTS[home.program].project == "root":
+                whole.remove(home)
+                of_project = self._of_project(home, scope.cwd)
+                if of_project:
+                    marks = ", ".join(["(?, ?, ?)"] * len(of_project))
+                    clauses.append(f"home = ? AND program = ? AND (root, cwd, project) IN (VALUES {marks})")
+                    values += [home.path, home.program, *(each for said in of_project for each in said)]
+                continue
             condition, value = _condition(home, scope.cwd) or ("", "")
             if condition:
                 whole.remove(home)
@@ -330,6 +340,19 @@ class Catalog:
             clauses.append(f"{both} IN (VALUES {', '.join(['(?, ?)'] * len(whole))})")
             values += [each for home in whole for each in (home.path, home.program)]
         return f"({' OR '.join(clauses) or '0'})", [*map(storable, values)]
+
+    def _of_project(self, home: Home, cwd: str) -> list[tuple[str, str, str]]:
+        """What sessions of a home say of their project, if that is the project of this directory: the root,
+        the directory, the name. What is a project's root is asked of the disk, now."""
+        statement = "SELECT DISTINCT root, cwd, project FROM session WHERE home = ? AND program = ?"
+        said = self._db.execute(statement, [storable(home.path), home.program]).fetchall()
+        if not said:
+            return []
+        from perdure.session.projects import project_of
+
+        project = project_of(cwd)
+        every = [tuple(map(readable, each)) for each in said]
+        return [(root, at, name) for root, at, name in every if project.has(root, at, name)]
 
     def _one(self, statement: str, values: Sequence[object] = ()) -> Any:
         return self._db.execute(statement, values).fetchone()[0]
@@ -464,6 +487,5 @@ def _condition(home: Home, cwd: str) -> tuple[str, str] | None:
     if by == "home":
         is_inside = os.path.join(cwd, "").startswith(os.path.join(home.path, ""))
         return ("", "") if is_inside else None
-    names = {"folder": "", "cwd": cwd, "name": os.path.basename(cwd)}
-    column = "project" if by == "name" else by
-    return (f" AND {column} = ?", names[by]) if by else None
+    values = {"folder": "", "cwd": cwd, "root": ""}
+    return (f" AND {by} = ?", values[by]) if by else None

@@ -18,9 +18,9 @@ CREATE TABLE session (
     key INTEGER PRIMARY KEY,
     program TEXT, home TEXT, folder TEXT, path TEXT, id TEXT,
     title TEXT, preview TEXT, messages INTEGER, turns INTEGER, kind TEXT, summary TEXT, created INTEGER,
-    active INTEGER, waits INTEGER, recorded TEXT, cwd TEXT, project TEXT, size INTEGER, problem TEXT,
-    lock TEXT, title_is_cut INTEGER, preview_is_cut INTEGER, summary_is_cut INTEGER, stamp INTEGER,
-    has_text INTEGER
+    active INTEGER, waits INTEGER, recorded TEXT, cwd TEXT, project TEXT, root TEXT, size INTEGER,
+    problem TEXT, lock TEXT, title_is_cut INTEGER, preview_is_cut INTEGER, summary_is_cut INTEGER,
+    stamp INTEGER, has_text INTEGER
 );
 CREATE TABLE reading (session INTEGER PRIMARY KEY, state BLOB);
 CREATE INDEX stamps ON session (home, program, folder, path, stamp, has_text);

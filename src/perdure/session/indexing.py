@@ -293,6 +293,7 @@ class Indexing:
             "recorded": summary.status,
             "cwd": summary.cwd,
             "project": summary.project,
+            "root": summary.root,
             "size": status.st_size if status else 0,
             "problem": summary.problem,
             "lock": learnt.lock,

@@ -34,8 +34,8 @@ class Layout(
     listing: str
     """What finds them there, from names alone; see `listing`."""
     project: str
-    """By what a session belongs to a project: its `folder`, its `cwd`, a `name` that is the directory's, the
-    `home` it is in; empty where it belongs to none."""
+    """By what a session belongs to a project: its `folder`, its `cwd`, the `root` of its project, the `home`
+    it is in; empty where it belongs to none."""
     shortest: int
     """How much of an id people need to see to recognise it."""
     id_of: str
@@ -97,7 +97,7 @@ LAYOUTS = {
         "sessions",
         "perdure.session.stores.soleur_json:SoleurStore",
         "perdure.session.listing:soleur",
-        "name",
+        "root",
         8,
     ),
     "sibyl": Layout(

@@ -46,6 +46,8 @@ class Summary(NamedTuple):
     cwd: str
     project: str
     """What else a layout calls the project it is about."""
+    root: str
+    """The root of that project, where the session records it."""
     problem: str | None
     """What is wrong with it: the first reason, and how many more there are."""
     title_is_cut: bool
@@ -147,6 +149,7 @@ class Tally(Struct, omit_defaults=True):
             (self.status if self.status_at > header.covers else "") or fact("status", LONGEST)[0],
             header.cwd,
             project if isinstance(project := header.facts.get("project_name"), str) else "",
+            root if isinstance(root := header.facts.get("project_root"), str) else "",
             first_of(problems),
             title_is_cut,
             self.said_is_cut,

@@ -13,7 +13,7 @@ NAME = "soleur"
 HELP = """\
 Soleur, of Perdure {version}: a sparring partner that asks hard questions.
 
-usage: {name} [spar] [-s ID] [--fresh] [-m MODEL]
+usage: {name} [spar] [-s ID] [--fresh] [--project NAME] [-m MODEL]
        {name} COMMAND [...]
 
 {options}

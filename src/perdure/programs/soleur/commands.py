@@ -6,6 +6,8 @@ from perdure.front.commands import JSON, MODEL, Argument, Command
 
 _ID = Argument("id", "a session: its id, or the beginning of it", metavar="ID", completes="id:soleur")
 
+_PROJECT = Argument("-p/--project", "of this project only", default=None, metavar="PROJECT")
+
 COMMANDS = {
     command.name: command
     for command in (
@@ -16,9 +18,10 @@ COMMANDS = {
             (
                 _ID._replace(name="-s/--session", help="go on with this session", default=None),
                 Argument("--fresh", "begin a new session, and do not ask to resume one", "flag", False),
+                _PROJECT._replace(name="--project", help="talk about this project, wherever you are"),
                 MODEL,
             ),
-            ("soleur", "soleur spar --fresh", "soleur spar -s 8c2e"),
+            ("soleur", "soleur spar --fresh", "soleur spar -s 8c2e", "soleur --project api-server"),
         ),
         Command(
             "sessions",
@@ -38,7 +41,7 @@ COMMANDS = {
             "decisions",
             "perdure.programs.soleur.listing:decisions",
             "list what was decided, project by project",
-            (Argument("-p/--project", "of this project only", default=None, metavar="PROJECT"), JSON),
+            (_PROJECT, JSON),
             ("soleur decisions", "soleur decisions -p api-server --json"),
         ),
     )

@@ -2,9 +2,11 @@
 
     # Decision Ledger: api-server
 
+    <!-- project root: /home/me/api-server -->
+
     - [2026-01-31 09:05] [Manual] [db] Use SQLite.
 
-    <home>/decisions/<project>.md      <home>/locks/decisions/<project>.lock
+    <home>/decisions/<name>.md      <home>/locks/decisions/<name>.lock      (see `ledger_files`)
 
 It only grows: what people wrote stays, byte for byte, and what is added is there as a whole, on disk, or not
 at all. It is the word on what was decided: who corrects a line, or takes one out, has the last word. Sessions
@@ -23,21 +25,28 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC
 from typing import NamedTuple
 
-from perdure.errors import Held, NotSaved, Unreadable, UsageError
+from perdure.errors import Held, NotSaved, Unreadable
+from perdure.programs.soleur import ledger_files
 from perdure.programs.soleur.decisions import AUTO, MANUAL, Decision, likeness, one_line
+from perdure.programs.soleur.ledger_files import (
+    EXTENSION,
+    FOLDER,
+    LARGEST,
+    MOVED,
+    OWN,
+    check_project,
+    comment,
+)
 from perdure.session import ids
+from perdure.session.projects import Project
 from perdure.session.stores import files
 from perdure.session.stores.lock import Lock
 from perdure.session.stores.log import AppendLog
 
-_FOLDER, _EXTENSION = "decisions", ".md"
-_LARGEST = 2**24
-_LONGEST_NAME = 200
 _PATIENCE = 5.0
 """Seconds. A line is added in far less: who holds the lock for so long is stuck."""
 _HEADING = "# Decision Ledger: {}\n\n"
 _SOURCES = {MANUAL: "Manual", AUTO: "Auto"}
-_NO_NAME = re.compile("[/\\\\\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LINE = re.compile(
     r"[-*+][ \t]+"
     r"(?:\[(?P<stamp>\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d)?)\][ \t]*)?"
@@ -78,16 +87,27 @@ class Known(NamedTuple):
     tags: tuple[str, ...]
     source: str
     project: str
+    project_root: str
 
 
 class Ledger:
-    def __init__(self, home: str, project: str) -> None:
-        self.project = check_project(project)
+    def __init__(self, home: str, project: Project) -> None:
+        check_project(project.name)
+        self.project = project
         self._home = home
-        self._relative = os.path.join(_FOLDER, project + _EXTENSION)
-        self.path = os.path.join(home, self._relative)
         self._is_stuck = False
         """Whether it was waited for in vain: who has held it for so long is not waited for again."""
+        self._look()
+
+    def _look(self) -> None:
+        self._stem, self.whose = ledger_files.find(self._home, self.project)
+        self._relative = os.path.join(FOLDER, self._stem + EXTENSION)
+        self.path = os.path.join(self._home, self._relative)
+
+    @property
+    def is_own(self) -> bool:
+        """True if it is the project's, and so is written to."""
+        return self.whose == OWN
 
     @property
     def changed(self) -> int | None:
@@ -99,28 +119,83 @@ class Ledger:
         return there.st_mtime_ns if there else None
 
     def read(self) -> list[Line] | None:
-        """None if there is no such file."""
+        """None if there is no such file, or it is that of a project whose root is gone."""
         try:
             with files.open_to_read(self._home, self._relative) as file, files.told(Unreadable, self.path):
-                return _lines(self._bytes(file.fileno()))
+                data = self._bytes(file.fileno())
         except Unreadable as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None
             raise
+        return None if self.whose == MOVED else _lines(data)
 
     def add(self, decisions: Sequence[Decision]) -> int:
-        """Write those of the decisions that are not here yet, and say how many these were."""
+        """Write those of the decisions that are not here yet, and say how many these were. Nothing is written
+        to a ledger that may be another project's."""
         wanted = [each for each in decisions if one_line(each.content)]
-        if not wanted:
-            return 0
-        with self._lock() as lock, files.told(NotSaved, self.path):
-            if files.status(self._home, self._relative) is not None:
-                return self._append(lock, wanted)
-            missing = _missing([], wanted)
-            files.new_folder(self._home, _FOLDER)
-            heading = _HEADING.format(self.project).encode()
-            files.create(self._home, self._relative, b"".join([heading, *missing]))
-            return len(missing)
+        while wanted and self.is_own:
+            stem = self._stem
+            with self._lock() as lock, files.told(NotSaved, self.path):
+                self._look()  # another project of that name may have made one meanwhile
+                if self._stem != stem or not self.is_own:
+                    continue
+                if files.status(self._home, self._relative) is not None:
+                    return self._append(lock, wanted)
+                missing = _missing([], wanted)
+                self._create(missing)
+                return len(missing)
+        return 0
+
+    def claim(self) -> None:
+        """The ledger is this project's from now on: its user has said so."""
+        with (
+            self._lock() as lock,
+            files.told(NotSaved, self.path),
+            contextlib.closing(AppendLog(self._home, self._relative, lock, "power")) as log,
+        ):
+            log.append(comment(self.project.root))
+        self._look()
+
+    def leave(self) -> None:
+        """The ledger is another project's: this one has its own, which is made now, so that nobody is asked
+        again."""
+        self._stem = ledger_files.another_stem(self.project)
+        self._relative = os.path.join(FOLDER, self._stem + EXTENSION)
+        self.path = os.path.join(self._home, self._relative)
+        with self._lock(), files.told(NotSaved, self.path):
+            if files.status(self._home, self._relative) is None:
+                self._create([])
+        self._look()
+
+    def set_aside_if_unreadable(self) -> str:
+        """Move a ledger that cannot be read out of the way, and return where it is then; empty where it can
+        be read, or is no file."""
+        if not self.is_own or not self._is_unreadable():
+            return ""
+        with self._lock(), files.told(NotSaved, self.path):
+            if not self._is_unreadable():
+                return ""
+            aside = files.set_aside(self._home, self._relative, "damaged")
+            with files.folder_of(self._home, self._relative) as (folder, name):
+                os.unlink(name, dir_fd=folder)
+                files.sync_names(folder)
+            return os.path.join(self._home, aside)
+
+    def _is_unreadable(self) -> bool:
+        try:
+            self.read()
+            return False
+        except Unreadable:
+            there = files.status(self._home, self._relative)
+            return there is not None and stat.S_ISREG(there.st_mode)
+
+    def _create(self, lines: Sequence[bytes]) -> None:
+        files.new_folder(self._home, FOLDER)
+        files.create(self._home, self._relative, b"".join([*self._heading(), *lines]))
+
+    def _heading(self) -> list[bytes]:
+        named = [comment(self.project.root), b"\n"] if self.project.root else []
+        return [_HEADING.format(self.project.name).encode(), *named]
 
     def _append(self, lock: Lock, wanted: Sequence[Decision]) -> int:
         with contextlib.closing(AppendLog(self._home, self._relative, lock, "power")) as log:
@@ -134,14 +209,14 @@ class Ledger:
             if torn and missing[0].startswith(torn):
                 os.ftruncate(log.fileno(), len(data) - len(torn))  # and now all of it, in the same place
                 log.refresh()
-            heading = [] if data.strip() else [_HEADING.format(self.project).encode()]
+            heading = [] if data.strip() else self._heading()
             log.append(b"".join([*heading, *missing]))
             return len(missing)
 
     def _lock(self) -> Lock:
-        place = os.path.join("locks", _FOLDER, f"{self.project}.lock")
+        place = os.path.join("locks", FOLDER, f"{self._stem}.lock")
         try:
-            lock = Lock(self._home, place, self.project, 0.0 if self._is_stuck else _PATIENCE)
+            lock = Lock(self._home, place, self._stem, 0.0 if self._is_stuck else _PATIENCE)
         except Held as error:
             self._is_stuck = True
             who = f"process {error.pid}" if error.pid else "another process"
@@ -151,39 +226,17 @@ class Ledger:
 
     def _bytes(self, descriptor: int) -> bytes:
         size = os.fstat(descriptor).st_size
-        if size > _LARGEST:
-            what = f"it has {size >> 20} MB, and more than {_LARGEST >> 20} are not read"
+        if size > LARGEST:
+            what = f"it has {size >> 20} MB, and more than {LARGEST >> 20} are not read"
             raise Unreadable(self.path, what)
-        return files.read_all(descriptor, size)
-
-
-def check_project(name: str) -> str:
-    """The name itself, if a ledger can have it: it becomes that of a file, and leads nowhere else."""
-    if not name.strip() or name == "." or ".." in name or _NO_NAME.search(name):
-        what = "a name has no / or \\ in it, no .. and no control characters"
-    elif len(name.encode()) > _LONGEST_NAME:
-        what = f"a name has at most {_LONGEST_NAME} bytes"
-    else:
-        return name
-    shown = name if len(name) <= 60 else name[:57] + "..."
-    raise UsageError(f"Not a name that a project's ledger can have: {shown!r}", what)
-
-
-def projects(home: str) -> list[str]:
-    """Those that have a ledger, by name."""
-    found = []
-    for name in files.names(home, _FOLDER):
-        if name.endswith(_EXTENSION):
-            with contextlib.suppress(UsageError, OSError):
-                project = check_project(name.removesuffix(_EXTENSION))
-                there = files.status(home, os.path.join(_FOLDER, name))
-                if there and stat.S_ISREG(there.st_mode):
-                    found.append(project)
-    return sorted(found)
+        data = files.read_all(descriptor, size)
+        if not ledger_files.is_text(data):
+            raise Unreadable(self.path, "it is not text in UTF-8")
+        return data
 
 
 def known(
-    lines: Sequence[Line] | None, decisions: Sequence[Decision], missed: Sequence[Decision], project: str
+    lines: Sequence[Line] | None, decisions: Sequence[Decision], missed: Sequence[Decision], project: Project
 ) -> list[Known]:
     """All that was decided, each once: what the ledger says, in its order, then what it `missed`, which is
     everything if there is none. By the decisions it is known in which session each was made."""
@@ -202,12 +255,12 @@ def known(
                 owner.session_id if owner else "",
                 said.tags,
                 said.source,
-                project,
+                *project,
             ),
         )
     for like, each in reversed(left.items()):
         found.setdefault(
-            like, Known(each.content, each.timestamp, each.session_id, each.tags, each.source, project)
+            like, Known(each.content, each.timestamp, each.session_id, each.tags, each.source, *project)
         )
     return [*found.values()]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import SimpleNamespace
 
-from perdure.errors import PerdureError, UsageError
+from perdure import config
+from perdure.errors import NotFound, PerdureError, UsageError
 from perdure.front.ages import seconds, when
 from perdure.front.amounts import counted
 from perdure.front.output import Output, Styled
@@ -19,6 +20,8 @@ from perdure.session.layouts import LAYOUTS, Home
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
     from perdure.programs.soleur.ledger import Known, Line
+    from perdure.programs.soleur.recorded import Recorded
+    from perdure.session.projects import Project
 
 _PREVIEW = 50
 """Characters of what was said last."""
@@ -65,11 +68,12 @@ def _shortened(ids: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def last(cwd: str, out: Output) -> tuple[Row | None, list[Row]]:
+def last(project: Project, out: Output) -> tuple[Row | None, list[Row]]:
     """The last one talked in, and not in now: of this project, or else of all. And those that would be it, if
     anything of them could be read."""
     rows = [row for row in _rows(out)[0] if row.status != "active"]
-    rows.sort(key=lambda row: row.project != os.path.basename(cwd))
+    own = {row.path for row in rows if project.has(row.root, row.cwd, row.project)}
+    rows.sort(key=lambda row: row.path not in own)
     lost: list[Row] = []
     for row in rows:
         if row.problem is None or _holds_something(row):
@@ -134,21 +138,25 @@ def _preview(row: Row) -> str:
 
 
 def decisions(options: SimpleNamespace, out: Output) -> int:
-    from perdure.programs.soleur import ledger, recorded
+    from perdure.programs.soleur import ledger_files, project_files, recorded
+    from perdure.session.projects import Project
 
     home = layouts.home_of("soleur")
-    wanted = None if options.project is None else ledger.check_project(options.project)
     by_project = recorded.by_project(home, lambda error: _note(error, out))
+    in_files = {Project(file.project, file.root) for file in ledger_files.ledger_files(home)}
+    known = project_files.without_twins({*by_project, *in_files})
+    wanted = None
+    if options.project is not None:
+        with suppress(NotFound):
+            wanted = project_files.named(options.project, known)
     found: list[Known] = []
-    for project in sorted({*by_project, *ledger.projects(home)}):
-        if wanted in (None, project):
-            of_sessions = by_project.get(project, recorded.Recorded([], []))
-            found += ledger.known(_lines(home, project, out), *of_sessions, project)
+    for project in known if options.project is None else filter(None, [wanted]):
+        found += _decided(home, project, by_project, known, out)
     if out.json:
         out.data([{**each._asdict(), "tags": [*each.tags]} for each in found])
-    elif wanted is not None and not found:
-        others = sorted({*by_project, *ledger.projects(home)} - {wanted})
-        out.line(f"No decisions of {one_line(wanted)} recorded yet")
+    elif options.project is not None and not found:
+        others = sorted({each.name for each in known if each.name != options.project})
+        out.line(f"No decisions of {one_line(options.project)} recorded yet")
         if others:
             out.note(one_line(f"There are some of {', '.join(others)}."))
     else:
@@ -156,15 +164,39 @@ def decisions(options: SimpleNamespace, out: Output) -> int:
     return 0
 
 
+def _decided(
+    home: str,
+    project: Project,
+    by_project: Mapping[Project, Recorded],
+    known: Sequence[Project],
+    out: Output,
+) -> list[Known]:
+    """Of one project. What has only its name is its own, too, if no other project has that name."""
+    from perdure.programs.soleur import ledger
+
+    is_only = sum(each.name == project.name for each in known) == 1
+    both = [project, project._replace(root="")] if is_only and project.root else [project]
+    of_sessions = [by_project[each] for each in both if each in by_project]
+    decided = [each for recorded in of_sessions for each in recorded.decisions]
+    missed = [each for recorded in of_sessions for each in recorded.missed]
+    decided.sort(key=lambda each: each.timestamp)
+    return ledger.known(_lines(home, project, out, is_only=is_only), decided, missed, project)
+
+
 def show_decisions(known: Sequence[Known], out: Output) -> None:
-    """Project by project."""
+    """Project by project; those of one name with their roots."""
     if not known:
         out.line("No decisions recorded yet")
-    for at, project in enumerate(dict.fromkeys(each.project for each in known)):
+    projects = dict.fromkeys((each.project, each.project_root) for each in known)
+    names = [name for name, _ in projects]
+    for at, (name, root) in enumerate(projects):
         if at:
             out.line("")
-        out.line(Styled(one_line(project) or "(no project)", "bold"))
-        here = [_shown(each) for each in known if each.project == project]
+        where = one_line(config.as_typed(root)) if names.count(name) > 1 else ""
+        out.line(
+            Styled(one_line(name) or "(no project)", "bold"), Styled(f"  {where}" if where else "", "dim")
+        )
+        here = [_shown(each) for each in known if (each.project, each.project_root) == (name, root)]
         room = out.columns - _BESIDE_DECISIONS
         if out.is_terminal and room < NARROWEST:
             for decided, how, text in here:
@@ -187,12 +219,15 @@ def _shown(each: Known) -> tuple[str, str, str]:
     return decided, how, " ".join([each.content, *(f"#{tag}" for tag in each.tags)])
 
 
-def _lines(home: str, project: str, out: Output) -> list[Line] | None:
-    """None if there is no ledger, or none that can be read."""
+def _lines(home: str, project: Project, out: Output, *, is_only: bool) -> list[Line] | None:
+    """None if there is no ledger, or none that can be read, or it is perhaps another project's."""
     from perdure.programs.soleur.ledger import Ledger
+    from perdure.programs.soleur.ledger_files import UNCLAIMED
 
     try:
-        return Ledger(home, project).read()
+        ledger = Ledger(home, project)
+        is_its = ledger.is_own or (is_only and ledger.whose == UNCLAIMED)
+        return ledger.read() if is_its else None
     except UsageError:
         return None  # a project of that name has none
     except PerdureError as error:

@@ -11,6 +11,7 @@ from perdure.programs.soleur.attached import Part
 from perdure.programs.soleur.decisions import (
     LONGEST,
     Decision,
+    autorecord,
     autorecords,
     decided,
     filed,
@@ -22,8 +23,10 @@ from perdure.programs.soleur.decisions import (
 )
 from perdure.programs.soleur.ledger import Known, Ledger
 from perdure.session import ids
-from perdure.session.entry import Assistant, Body
+from perdure.session.entry import Assistant, Body, Custom
+from perdure.session.projects import Project
 from perdure.session.session import Session
+from perdure.session.stores.soleur_format import PROJECT
 
 _MOST = 100
 """Decisions that a partner is told of, and characters of all of them."""
@@ -31,11 +34,15 @@ _MOST_CHARACTERS = 20_000
 
 
 class Notebook:
-    def __init__(self, session: Session, home: str, *, autorecords_by_default: bool) -> None:
+    def __init__(
+        self, session: Session, home: str, project: Project, *, autorecords_by_default: bool
+    ) -> None:
         """All of the session is read for it."""
         entries, facts = session.entries, session.header.facts
         self._session_id = session.id
-        self.project = name if isinstance(name := facts.get("project_name"), str) else ""
+        self.project = project
+        self._names_root = isinstance(facts.get("project_root"), str) or not project.root
+        """Whether the session records the root of its project."""
         self.parts = attached.parts(entries, facts)
         self.decisions = decided(entries)
         self.autorecords = autorecords(entries, autorecords_by_default)
@@ -43,7 +50,7 @@ class Notebook:
         self.has_no_ledger: UsageError | None = None
         """Why not."""
         try:
-            self._ledger = Ledger(home, self.project)
+            self._ledger = Ledger(home, project)
         except UsageError as error:
             self.has_no_ledger = error
         self._home = home
@@ -59,10 +66,24 @@ class Notebook:
         """How many are, and how many of them the session knows of."""
         self.unreadable: PerdureError | None = None
         """Why the ledger could not be read, when that was last tried."""
+        self.set_aside = ""
+        """Where a ledger is that could not be read, and was begun anew."""
         self.is_switched = False
         """Whether it is not recorded yet that `autorecords` is another."""
         self._found: list[Decision] = []
         """In answers that may not be on disk yet."""
+
+    # --- what waits to be recorded with what is said next: an empty session stays empty ------------------
+
+    @property
+    def unrecorded(self) -> list[Custom]:
+        switched = [autorecord(self.autorecords)] if self.is_switched else []
+        named = [] if self._names_root else [Custom(PROJECT, {"root": self.project.root})]
+        return [*switched, *named]
+
+    def is_recorded(self) -> None:
+        """The session has what was `unrecorded`."""
+        self.is_switched, self._names_root = False, True
 
     # --- what is attached ------------------------------------------------------------------------------
 
@@ -117,7 +138,12 @@ class Notebook:
         were killed before they could, or whose disk was full. Whether the session does not say so: then
         `mark` is to be recorded. What fails is tried again with the next one."""
         count = len(self._unfiled)  # more may come meanwhile
-        if self._ledger is not None and (count or not self._has_looked):
+        if self._ledger is not None and not self._ledger.is_own:
+            if not self._has_looked:  # it is only read; who else waits for its user's word is known here
+                self._missed = recorded.of_project(self._home, self.project, beside=self._session_id).missed
+                self._has_looked = True
+        elif self._ledger is not None and (count or not self._has_looked):
+            self.set_aside = self._ledger.set_aside_if_unreadable() or self.set_aside
             # Each who writes to the ledger looks first, so that only sessions written to after it can have
             # some. One that is gone is nobody's edit: what was decided before is decided still.
             changed = self._ledger.changed
@@ -145,6 +171,7 @@ class Notebook:
         """What waits for the disk: the session does not have it yet."""
         self._found = before._found
         self.autorecords, self.is_switched = before.autorecords, before.is_switched
+        self._names_root = before._names_root
 
     def known(self) -> list[Known]:
         """Everything that was decided in this project, as its ledger has it, and what has not come there."""
@@ -175,7 +202,7 @@ class Notebook:
     @property
     def _everything(self) -> list[Decision]:
         """What the sessions of the project have decided, in its order; of no project, this one alone."""
-        if self._elsewhere is None and self.project:
+        if self._elsewhere is None and any(self.project):
             others = recorded.of_project(self._home, self.project, beside=self._session_id)
             self._elsewhere = others.decisions
         return sorted([*(self._elsewhere or ()), *self.decisions], key=lambda each: each.timestamp)

@@ -3,14 +3,16 @@ them says so without more of them being understood."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from perdure.errors import PerdureError
 from perdure.programs.soleur.decisions import Decision, decided, unfiled
-from perdure.session.catalog import Catalog, Scope
+from perdure.session.catalog import Catalog, Row, Scope
 from perdure.session.layouts import Home
-from perdure.session.stores import Found, Store, open_store
+from perdure.session.projects import Project, root_of
+from perdure.session.stores import Found, Header, Store, open_store
 from perdure.session.stores.whole_file import WholeFileStore
 
 _NOTHING_DECIDED = b'\n  "decisions": []'  # as it stands in a document of ours, and nowhere else in one
@@ -24,29 +26,57 @@ class Recorded(NamedTuple):
     """Those of them that have not come into the ledger."""
 
 
-def by_project(home: str, told: Callable[[PerdureError], object]) -> dict[str, Recorded]:
+def project_in(header: Header) -> Project:
+    """The project that a session is about: by its root, of an older one by its directory, else by its
+    name."""
+    name, root = (each if isinstance(each := header.facts.get(fact), str) else "" for fact in _FACTS)
+    if root or not header.cwd or not name:
+        return Project(name, root)
+    root = root_of(header.cwd)
+    is_default = name == os.path.basename(header.cwd)  # else somebody gave it that name
+    return Project(os.path.basename(root) if is_default else name, root)
+
+
+_FACTS = ("project_name", "project_root")
+
+
+def by_project(home: str, told: Callable[[PerdureError], object]) -> dict[Project, Recorded]:
     """`told` hears of each session that cannot be read."""
     store = open_store("soleur", home)
     return _by_project(store, store.list(), told)
 
 
-def of_project(home: str, project: str, *, beside: str, since: int | None = None) -> Recorded:
+def of_project(home: str, project: Project, *, beside: str, since: int | None = None) -> Recorded:
     """Of the sessions of one project beside one of them; only of those that were written to `since` then, in
     nanoseconds. Which sessions are the project's the catalog knows: a home may have very many of others."""
+    paths = {row.path for row in rows_of(home, project) if row.id != beside}
+    store = open_store("soleur", home)
+    refs = (ref for ref in store.list() if ref.path in paths and ref.mtime_ns >= (since or 0))
+    found = Recorded([], [])
+    for each in _by_project(store, refs, lambda _: None).values():
+        found.decisions.extend(each.decisions)
+        found.missed.extend(each.missed)
+    for decisions in found:
+        decisions.sort(key=lambda decision: decision.timestamp)
+    return found
+
+
+def rows_of(home: str, project: Project) -> list[Row]:
+    """The sessions of a project, the last talked in first."""
     scope = Scope((Home("soleur", home),))
     with Catalog() as catalog:
         catalog.catch_up(scope)
-        paths = {row.path for row in catalog.rows(scope) if row.project == project and row.id != beside}
-    store = open_store("soleur", home)
-    refs = (ref for ref in store.list() if ref.path in paths and ref.mtime_ns >= (since or 0))
-    return _by_project(store, refs, lambda _: None).get(project, Recorded([], []))
+        rows = catalog.rows(scope)
+    said = {(row.root, row.cwd, row.project) for row in rows}
+    own = {each for each in said if project.has(*each)}
+    return [row for row in rows if (row.root, row.cwd, row.project) in own]
 
 
 def _by_project(
     store: Store, refs: Iterable[Found], told: Callable[[PerdureError], object]
-) -> dict[str, Recorded]:
+) -> dict[Project, Recorded]:
     assert isinstance(store, WholeFileStore)
-    found: dict[str, Recorded] = {}
+    found: dict[Project, Recorded] = {}
     for ref in refs:
         try:
             data = store.bytes_of(ref)
@@ -56,8 +86,7 @@ def _by_project(
         if _NOTHING_DECIDED in data and b"perdure.decision" not in data:
             continue
         document = store.parse(ref, data)
-        name = document.header.facts.get("project_name")
-        project = found.setdefault(name if isinstance(name, str) else "", Recorded([], []))
+        project = found.setdefault(project_in(document.header), Recorded([], []))
         project.decisions.extend(decided(document.entries))
         project.missed.extend(unfiled(document.entries))
     for decisions in (each for project in found.values() for each in project):

@@ -23,14 +23,14 @@ from perdure.front.profile import OwnProfile
 from perdure.front.shell import Shell
 from perdure.front.slash import Slash
 from perdure.front.visible import one_line
-from perdure.programs.soleur import attached, damaged, listing, persona
+from perdure.programs.soleur import attached, damaged, listing, persona, project_files
 from perdure.programs.soleur.attached import Part
 from perdure.programs.soleur.decisions import Decision
-from perdure.programs.soleur.decisions import autorecord as autorecorded
 from perdure.programs.soleur.notebook import Notebook
 from perdure.session import reference
 from perdure.session.entry import Assistant, Body, User
 from perdure.session.layouts import Home
+from perdure.session.projects import Project
 from perdure.session.session import Session
 from perdure.session.stores import open_store
 
@@ -44,7 +44,8 @@ def spar(options: SimpleNamespace, out: Output) -> int:
 
 
 def load(options: SimpleNamespace, out: Output) -> int:
-    return spar(SimpleNamespace(session=options.id, fresh=False, model=options.model), out)
+    given = SimpleNamespace(session=options.id, fresh=False, project=None, model=options.model)
+    return spar(given, out)
 
 
 def _slash(
@@ -85,6 +86,8 @@ class Soleur(OwnProfile):
         self._prompt = persona.prompt()
         self._notebooks: dict[str, Notebook] = {}
         self._readme: Part | None = None
+        self._here = Project("", "")
+        """The project of new sessions."""
         self._told_last = ""
         """Of the ledger: what fails again and again is told once."""
 
@@ -92,11 +95,12 @@ class Soleur(OwnProfile):
 
     async def begin(self, shell: Shell) -> Meant | None:
         """The last one, if its user wants that; else a new one, about this directory's README, if they do."""
+        self._here = await in_thread(project_files.chosen, self.home, self.options.project, shell.cwd)
         if self.options.session is not None:
             self.first = self.open_if_nothing_was_said
             return await in_thread(self.found, self.options.session)
         if not self.options.fresh:
-            row, lost = await in_thread(listing.last, shell.cwd, shell.out)
+            row, lost = await in_thread(listing.last, self._here, shell.out)
             for each in lost:
                 said = f"Not offered: {each.id}: {each.problem}"
                 shell.face.note(Styled(one_line(said), "yellow"))
@@ -112,9 +116,11 @@ class Soleur(OwnProfile):
         return await self._begun(shell)
 
     async def opened(self, shell: Shell, meant: Meant) -> Session:
-        """A damaged one is repaired first, and the file as it was is named."""
+        """A damaged one is repaired first, and the file as it was is named. Whose ledger that of an earlier
+        version is, or of a project that is gone, its user is asked."""
         if not meant.is_new:
             await damaged.mend(shell, meant)
+        await project_files.settle(shell, self.home, project_files.of_session(meant.header, self._here))
         return await super().opened(shell, meant)
 
     async def _begun(self, shell: Shell) -> Meant | None:
@@ -142,7 +148,8 @@ class Soleur(OwnProfile):
             raise
 
     def new(self, cwd: str) -> Meant:
-        return opening.made(open_store("soleur", cwd=cwd), cwd)
+        facts = {"project_name": self._here.name, "project_root": self._here.root}
+        return opening.made(open_store("soleur", cwd=cwd), cwd, facts=facts)
 
     def when_held(self, program: str, id: str) -> str:
         return f"leave it there first; `{program} --fresh` begins another one"
@@ -165,8 +172,9 @@ class Soleur(OwnProfile):
     async def prepare(self, conversation: Conversation) -> None:
         await super().prepare(conversation)
         default = self.settings.values.get("autorecord", True)
+        project = await in_thread(project_files.of_session, conversation.session.header, self._here)
         notebook = await in_thread(
-            lambda: Notebook(conversation.session, self.home, autorecords_by_default=default)
+            lambda: Notebook(conversation.session, self.home, project, autorecords_by_default=default)
         )
         if before := self._notebooks.get(conversation.session.id):
             notebook.take_over(before)
@@ -175,8 +183,13 @@ class Soleur(OwnProfile):
         conversation.agent.tell(*await in_thread(notebook.told))
         if notebook.unreadable is not None:
             conversation.agent.notices.append(one_line(notebook.unreadable.said))
+        if notebook.set_aside:
+            conversation.agent.notices.append(
+                "The ledger could not be read, and is begun anew from the sessions; as it was: "
+                + config.as_typed(notebook.set_aside)
+            )
         if known := len(await in_thread(notebook.known)):
-            said = f"Told of {counted(known, 'decision')} of {notebook.project}; /decisions lists them."
+            said = f"Told of {counted(known, 'decision')} of {project.name}; /decisions lists them."
             conversation.face.note(Styled(one_line(said), "dim"))
 
     def notebook(self, conversation: Conversation) -> Notebook:
@@ -197,9 +210,9 @@ class Soleur(OwnProfile):
     async def saying(self, conversation: Conversation) -> None:
         """Others may have decided something meanwhile, or edited the ledger."""
         notebook = self.notebook(conversation)
-        if notebook.is_switched:
-            conversation.agent.agent.note_change(autorecorded(notebook.autorecords))
-            notebook.is_switched = False
+        for body in notebook.unrecorded:
+            conversation.agent.agent.note_change(body)
+        notebook.is_recorded()
         conversation.agent.tell(*await in_thread(notebook.told))
 
     async def answered(self, conversation: Conversation) -> None:
@@ -216,9 +229,8 @@ class Soleur(OwnProfile):
     async def record(self, conversation: Conversation, *bodies: Body) -> None:
         """And with it an answer that the disk had refused, with what it decided."""
         notebook = self.notebook(conversation)
-        switched = [autorecorded(notebook.autorecords)] if notebook.is_switched else []
-        await conversation.record(*switched, *bodies)
-        notebook.is_switched = False
+        await conversation.record(*notebook.unrecorded, *bodies)
+        notebook.is_recorded()
         await self.answered(conversation)
 
     async def tell_of(self, conversation: Conversation, decisions: Iterable[Decision]) -> None:

@@ -24,7 +24,7 @@ MESSAGES, DECISIONS, ENTRIES = "messages", "decisions", "entries"
 LISTS = {MESSAGES: "role", DECISIONS: "content", ENTRIES: "after"}
 """Each with the name its items begin with."""
 
-DECISION, CONTEXT = "perdure.decision", "perdure.context"
+DECISION, CONTEXT, PROJECT = "perdure.decision", "perdure.context", "perdure.project"
 _LETTERS = {MESSAGES: "r", DECISIONS: "d", ENTRIES: "e"}
 _ROLES = frozenset({b'"user"', b'"assistant"', b'"system"', b'"tool"'})
 _SHOWN = frozenset({"user", "assistant", "system"})
@@ -38,7 +38,7 @@ class Item:
     """An entry, and how it stands in a document. It is laid out when that is first asked for."""
 
     __slots__ = (
-        *("context", "entry", "list"),
+        *("context", "entry", "list", "project_root"),
         *("_found", "_has_id", "_has_parent", "_is_known", "_is_laid_out", "_raw", "_record"),
     )
 
@@ -58,6 +58,8 @@ class Item:
         """Where it may stand. A message that is not on the active path stands in `entries` all the same."""
         self.context = _context(entry)
         """The name and the content of what is attached with it."""
+        self.project_root = _project_root(entry)
+        """The root of the session's project, if it names that."""
         self._raw = raw
         self._has_id = has_id
         self._has_parent = has_parent
@@ -229,6 +231,14 @@ def _context(entry: Entry) -> tuple[str, str] | None:
             case Custom(custom_type="perdure.context", data={"name": str(name), "content": str(content)}):
                 return name, content
     return None
+
+
+def _project_root(entry: Entry) -> str:
+    if entry.type == "custom" and PROJECT.encode() in entry.line:
+        match entry.body:
+            case Custom(custom_type="perdure.project", data={"root": str(root)}):
+                return root
+    return ""
 
 
 def value_of(raw: bytes) -> Any:

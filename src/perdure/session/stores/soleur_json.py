@@ -96,6 +96,8 @@ class SoleurStore(WholeFileStore):
             "created_at": made.get("created_at") or dumps(header.timestamp or saved),
             "updated_at": dumps(saved),
         }
+        if root := next((item.project_root for item in reversed(items) if item.project_root), ""):
+            whole["project_root"] = dumps(root)
         whole.pop(ENTRIES, None)
         if lists[ENTRIES]:
             whole[ENTRIES] = b""  # at the very end
