@@ -22,6 +22,7 @@ pytestmark = pytest.mark.process
 
 BIN = Path(sys.executable).parent
 TOP = {"sessions": "…", "mcp": "…", "trust": "…", "completion": "…"}
+CONTEXT = ["--context", "--no-context"]
 STAMP = "2026-01-31T10:00:00.000Z"
 
 
@@ -91,8 +92,8 @@ def test_commands_options_and_choices_are_offered(words, offered):
         ("soleur", ["s"], ["spar", "sessions"]),
         ("soleur", ["load", ""], ["both33", "ccc444"]),
         ("soleur", ["-s", "c"], ["ccc444"]),
-        ("soleur", ["spar", "--"], ["--session", "--fresh", "--project", "--model", "--help"]),
-        ("soleur", ["decisions", "--"], ["--project", "--json", "--help"]),
+        ("soleur", ["spar", "--"], ["--session", "--fresh", *CONTEXT, "--project", "--model", "--help"]),
+        ("soleur", ["decisions", "--"], ["--project", "--tag", "--json", "--help"]),
         ("soleur", ["--fresh", ""], []),
         ("aur", [""], ["spawn"]),
         ("aur", ["--"], ["--version"]),

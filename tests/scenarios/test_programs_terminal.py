@@ -58,12 +58,16 @@ COMMANDS = {
         "context",
         "decide",
         "decisions",
+        "detach",
         "help",
         "load",
         "model",
+        "new",
         "quit",
         "save",
         "sessions",
+        "start",
+        "undecide",
     ],
     "sibyl": ["help", "load", "model", "quit", "reset", "save", "sessions"],
     "aur": ["agent", "clear", "exit", "export", "help", "history", "import", "model", "save", "stats"],
@@ -278,7 +282,7 @@ def test_sol_11_sol_12_a_talk_at_80_columns(soleur, wire_server, gate):
         terminal.until("customers there. #market #plan")
         until_idle(terminal)
         say(terminal, "/decisions")
-        terminal.until(" " * 26 + "there. #market #plan\n>")
+        terminal.until(" " * 29 + "there. #market #plan\n>")
         *_, project, head, first, second, third, _, status = lines_of(terminal)
         assert project == "acme"
         columns = [head.index(name) for name in ("DATE", "HOW", "DECISION")]

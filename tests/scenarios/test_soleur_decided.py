@@ -65,7 +65,7 @@ def test_sol_12_what_was_taken_out_of_the_ledger_can_be_decided_again_by_hand(
         found = document(soleur.files[0])["decisions"][-1]
         assert (found["source"], found["session_id"]) == ("Manual", soleur.files[0].stem)
         (row,) = listed(soleur)
-        of_project = {"project": "acme", "project_root": str(soleur.project)}
+        of_project = {"project": "acme", "project_root": str(soleur.project), "withdrawn": ""}
         assert row == {**{name: found[name] for name in row if name not in of_project}, **of_project}
     assert [each["source"] for each in document(first)["decisions"]] == ["AutoDetected", "Manual"]
 

@@ -243,6 +243,42 @@ def test_sol_12_g_5_through_a_pipe_a_decision_that_was_not_saved_is_not_made_and
 
 
 @linux
+def test_sol_03_save_says_that_all_is_saved_only_when_it_is(soleur, wire_server):
+    """Not while the last message was refused by a full disk."""
+    soleur.answers(wire_server, "First.", "Second.")
+    with soleur.piped("--fresh") as talk:
+        talk.say("one")
+        talk.until("First.")
+        until_asked(talk)
+        limit(talk.process.pid, 100)
+        talk.say("two", "/save")
+        talk.until(lambda: "Not all is saved: " in talk.err)
+        assert "Session saved" not in talk.out
+        limit(talk.process.pid, None)
+        talk.say("two", "/save")
+        talk.until("Session saved: ")
+        assert talk.leave() == 1  # a line of its input was refused
+    assert [text for _, text in soleur.said()] == ["one", "First.", "two", "Second."]
+
+
+def test_sol_03_save_puts_back_a_session_that_was_deleted_before_it_says_that_it_is_saved(
+    soleur, wire_server
+):
+    """What it says is there is looked for on the disk."""
+    soleur.answers(wire_server, "First.")
+    with soleur.piped("--fresh") as talk:
+        talk.say("one")
+        talk.until("First.")
+        until_asked(talk)
+        (path,) = soleur.files
+        path.unlink()
+        talk.say("/save")
+        talk.until("Session saved: ")
+        assert path.exists()
+        assert talk.leave() == 0
+
+
+@linux
 def test_sol_03_sol_12_at_a_terminal_what_could_not_be_saved_is_given_back(soleur, wire_server):
     """A message and a decision: to be sent again with one key, when there is space."""
     soleur.answers(wire_server, "First.", "Second.")

@@ -11,7 +11,8 @@ from perdure.session.session import Session
 from perdure.session.stores import open_store
 from perdure.testing import user_entry
 from tests.agent.models.wire_server import wire_server
-from tests.programs.started import Program, document, soleur, system_of
+from tests.front.shell_terminal import say, until_idle
+from tests.programs.started import MODEL, Program, document, soleur, system_of
 
 __all__ = ["soleur", "wire_server"]
 
@@ -163,10 +164,11 @@ def test_sol_08_at_a_terminal_an_old_ledger_is_offered_once(soleur, wire_server,
     with soleur.terminal("--fresh") as terminal:
         terminal.until("~/acme? [Y/n]")
         terminal.send(f"{answer}\r")
-        terminal.until("/help says what can be typed here")
-        terminal.send("/decide Hire two.\r")
+        terminal.until(MODEL)
+        say(terminal, "/decide Hire two.")
         terminal.until("Decided: Hire two.")
-        terminal.send("/quit\r")
+        until_idle(terminal)
+        terminal.keys("c-d")
         assert terminal.wait() == 0
     known = ["Only in Europe.", "Hire two."] if answer == "y" else ["Hire two."]
     done = soleur.within("--fresh", stdin="/decisions\n")

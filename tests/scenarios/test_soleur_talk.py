@@ -372,13 +372,88 @@ def test_sol_11_a_readme_that_cannot_be_attached_is_not_asked_for(soleur, data):
 
 
 def test_sol_11_with_context_and_no_messages_it_opens_the_conversation(soleur, wire_server):
-    """Also when the context comes by a command, once; and also after a failed attempt."""
-    (soleur.project / "plan.md").write_text("We sell shovels.")
+    """When it comes by a command, it waits for more of it, or for Enter on an empty line: once."""
+    for name in ("plan", "notes"):
+        (soleur.project / f"{name}.md").write_text(f"The {name}.")
     soleur.answers(wire_server, "Who digs?", retry={"max_retries": 0})
-    done = soleur.run("--fresh", stdin="/context plan.md\n/context plan.md\n")
+    done = soleur.within("--fresh", stdin="/context plan.md\n")
+    assert ("press Enter on an empty line" in done.err, wire_server.requests) == (True, [])
+    done = soleur.within("--fresh", stdin="\n/context plan.md\n/context notes.md\n\n\n")
     assert done.out.count("Who digs?") == 1
     assert soleur.said() == [("assistant", "Who digs?")]
     assert len(wire_server.requests) == 1
+    assert all(f"The {name}." in system_of(wire_server) for name in ("plan", "notes"))
+
+
+def test_sol_11_with_context_its_user_may_speak_first(soleur, wire_server):
+    """Then an empty line begins nothing any more."""
+    (soleur.project / "plan.md").write_text("We sell shovels.")
+    soleur.answers(wire_server, "Who digs?")
+    soleur.within("--fresh", stdin="/context plan.md\nMe.\n\n")
+    assert soleur.said() == [("user", "Me."), ("assistant", "Who digs?")]
+
+
+def test_sol_11_an_option_answers_the_question_beforehand(soleur, wire_server):
+    """`--context FILE` attaches that file and lets the partner speak first; `--no-context` asks nothing."""
+    (soleur.project / "README.md").write_text("# Acme")
+    (soleur.project / "plan.md").write_text("We sell shovels.")
+    soleur.answers(wire_server, "Who digs?")
+    done = soleur.within("--fresh", "--context", "plan.md")
+    assert (done.code, README in done.out, done.out.count("Who digs?")) == (0, False, 1)
+    assert ("We sell shovels." in system_of(wire_server), "# Acme" in system_of(wire_server)) == (True, False)
+    done = soleur.within("--fresh", "--no-context", stdin="Hello\n")
+    assert (done.code, README in done.out) == (0, False)
+    assert "Attached context" not in system_of(wire_server)
+    (made,) = (path for path in soleur.files if "shovels" not in path.read_text())
+    soleur.within("-s", made.stem, "--context", "plan.md", stdin="And?\n")
+    assert "We sell shovels." in system_of(wire_server)
+    for words, code in ((["--context", "nothing.md"], 2), (["--context", "plan.md", "--no-context"], 2)):
+        before = soleur.files
+        done = soleur.within("--fresh", *words)
+        assert (done.code, done.out, soleur.files) == (code, "", before)
+
+
+def test_sol_10_a_file_that_was_detached_is_in_no_later_prompt(soleur, wire_server):
+    """By its name or its path; the session says so when it is loaded, and so does `project_context`."""
+    for name in ("plan", "notes"):
+        (soleur.project / f"{name}.md").write_text(f"The {name}.")
+    soleur.answers(wire_server, "Hm.")
+    lines = ["/context plan.md", "/context notes.md", "one", "/detach notes.md", "two", "/detach ./plan.md"]
+    done = soleur.within("--fresh", stdin="".join(f"{line}\n" for line in [*lines, "/detach plan.md"]))
+    assert "Detached: notes.md." in done.err
+    assert "soleur: Attached file not found: plan.md; nothing is attached" in done.err
+    first, second = (system_of(wire_server, at) for at in (0, 1))
+    assert ("The notes." in first, "The notes." in second, "The plan." in second) == (True, False, True)
+    (path,) = soleur.files
+    assert document(path)["project_context"] is None
+    soleur.within("load", path.stem, stdin="three\n")
+    assert "Attached context" not in system_of(wire_server)
+
+
+def test_sol_11_a_readme_that_changed_since_is_named_when_its_session_is_resumed(soleur, wire_server):
+    """With the command that takes it as it is now; after that nothing is said any more."""
+    readme = soleur.project / "README.md"
+    readme.write_text("# We sell shovels.")
+    soleur.answers(wire_server, "Who digs?")
+    soleur.within("--fresh", stdin="y\n")
+    assert "changed since" not in soleur.within(stdin="y\n").err
+    readme.write_text("# We rent shovels.")
+    done = soleur.within(stdin="y\n/context README.md\nAnd now?\n")
+    said = "README.md has changed since it was attached; /context ~/acme/README.md takes it as it is now."
+    assert done.err.count(said) == 1
+    assert "We rent shovels." in system_of(wire_server)
+    assert "changed since" not in soleur.within(stdin="y\n").err
+
+
+def test_sol_09_new_begins_another_session(soleur, wire_server):
+    """With the question for the README, as at the start; the one before stays as it is."""
+    soleur.answers(wire_server, "Hm.")
+    (soleur.project / "README.md").write_text("# Acme")
+    done = soleur.within("--fresh", "--no-context", stdin="one\n/new\ntwo\n")
+    assert (done.code, README in done.out, len(soleur.files)) == (0, False, 2)
+    done = soleur.within("--fresh", stdin="n\none\n/new\ny\ntwo\n")
+    assert (done.code, done.out.count(README), len(soleur.files)) == (0, 2, 4)
+    assert [("# Acme" in path.read_text()) for path in soleur.files].count(True) == 1
 
 
 # --- decisions ------------------------------------------------------------------------------------------
@@ -463,7 +538,7 @@ def test_sol_12_the_decisions_of_all_projects_are_a_table_and_json(soleur, wire_
     (row,) = json.loads(soleur.run("decisions", "-p", "beta", "--json").out)
     assert row | {"timestamp": ""} == {
         **{"content": "Hire two.", "timestamp": "", "session_id": id, "tags": [], "source": "Manual"},
-        **{"project": "beta", "project_root": str(home / "beta")},
+        **{"project": "beta", "project_root": str(home / "beta"), "withdrawn": ""},
     }
 
 

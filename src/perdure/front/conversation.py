@@ -55,6 +55,8 @@ class Conversation:
         """The model that its user named for it: with -m, or /model."""
         self.is_said = False
         """Whether something was said in it since it was opened."""
+        self.refusal: PerdureError | None = None
+        """Why what was said last is not on disk; None if it is."""
         self.has_refused = False
         """Whether something was not taken, because it could not be saved."""
         self.has_failed = False
@@ -166,6 +168,7 @@ class Conversation:
 
     async def say(self, text: str) -> None:
         """A message, or a command of the agent's, to the end of what comes of it."""
+        self.refusal = None
         with self._turn() as narrator:
             try:
                 said: str | None = text
@@ -175,7 +178,8 @@ class Conversation:
                     await self._send(text, said, narrator)
             except PerdureError as error:
                 if not narrator.is_said:
-                    self.has_refused |= isinstance(error, NotSaved | Conflict)
+                    if isinstance(error, NotSaved | Conflict):
+                        self.has_refused, self.refusal = True, error
                     if not text.startswith("/"):
                         self.face.edit(text)
                 raise
@@ -255,10 +259,10 @@ class Conversation:
         """What a program keeps beside what is said."""
         try:
             await self.agent.record(*bodies)
-        except (NotSaved, Conflict):
-            self.has_refused = True
+        except (NotSaved, Conflict) as error:
+            self.has_refused, self.refusal = True, error
             raise
-        self.is_said = True
+        self.is_said, self.refusal = True, None
 
     async def save(self) -> bool:
         """All that arrived and is not on disk yet. Whether there was something. What others wrote meanwhile
@@ -286,7 +290,7 @@ class Conversation:
         try:
             await self._profile.end(self)
             await self.save()
-            await self._look()
+            await self.look_on_disk()
         except PerdureError as error:
             is_displaced = isinstance(error, Conflict) and error.is_displaced
             if is_displaced:
@@ -301,7 +305,7 @@ class Conversation:
             return error
         return None
 
-    async def _look(self) -> None:
+    async def look_on_disk(self) -> None:
         """Whether what was saved is there, whatever others did to the file: what was deleted is put back, and
         where that cannot be, it is raised."""
         if self.is_ready and self.meant.is_kept and (self.is_said or not self.session.is_empty):
@@ -318,7 +322,7 @@ class Conversation:
 
     async def _is_whole(self) -> bool:
         with suppress(PerdureError):
-            await self._look()
+            await self.look_on_disk()
             return True
         return False
 

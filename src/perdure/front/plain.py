@@ -105,8 +105,8 @@ class Plain:
             if line is None:
                 shell.leave(0)
                 return
-            if line.strip():
-                shell.enter(line)
+            if typed := line if line.strip() else shell.profile.empty_line:
+                shell.enter(typed)
                 await shell.idle()
 
     def leave(self) -> None:

@@ -132,6 +132,11 @@ class Profile:
     def entered(self, conversation: Conversation) -> None:
         """Something that its user has typed is dealt with now."""
 
+    @property
+    def empty_line(self) -> str:
+        """The command that Enter on an empty line stands for now; empty where it stands for none."""
+        return ""
+
     async def saying(self, conversation: Conversation) -> None:
         """A message is about to be recorded."""
 

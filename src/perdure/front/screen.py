@@ -456,6 +456,8 @@ class Screen:
             self._buffer.insert_text("\n")
             return
         if not text.strip():
+            if self._shell is not None and (command := self._shell.profile.empty_line):
+                self._shell.enter(command)
             return
         self._buffer.append_to_history()
         self._buffer.reset()

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 
-_VERSION = 5
+_VERSION = 6
 """Of the tables below and of all that is put into them. A catalog of another one is made anew."""
 _WAIT = 5.0
 """Seconds for another process that is catching up. After that we do without the file."""

@@ -11,6 +11,8 @@ import os
 import stat
 from collections import namedtuple
 
+from perdure import config
+
 _LONGEST = 2**12  # bytes of a file that holds one path
 
 
@@ -40,7 +42,7 @@ def root_of(directory: str) -> str:
     """The root of the project that a directory is in. A home that is a repository is no project: what its
     user keeps in git there are settings."""
     own = at = os.path.realpath(directory)
-    home = os.path.realpath(os.path.expanduser("~"))
+    home = os.path.realpath(config.expanded_to_read("~"))
     while at != home:
         if found := _repository_at(at):
             return found

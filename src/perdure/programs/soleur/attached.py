@@ -6,12 +6,13 @@ import codecs
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from perdure import config
 from perdure.agent.reading import bytes_of
 from perdure.agent.tools.workspace import is_binary, printable
-from perdure.errors import UsageError
+from perdure.errors import NotFound, UsageError
 from perdure.front import visible
 from perdure.session.entry import Custom, Entry
 from perdure.session.stores.soleur_format import CONTEXT
@@ -40,10 +41,17 @@ class Part(NamedTuple):
     def body(self) -> Custom:
         return Custom(CONTEXT, self._asdict())
 
+    @property
+    def detached(self) -> Custom:
+        """What a session records when the part is detached."""
+        return Custom(CONTEXT, {"name": self.name, "is_detached": True})
+
 
 def parts(entries: Iterable[Entry], header_facts: Mapping[str, Any]) -> list[Part]:
     """What is attached now, in the order in which each was attached first."""
-    found: dict[str, Part] = {}
+    before = header_facts.get("project_context")
+    is_said = isinstance(before, str) and before.strip()
+    found = {OTHERS: Part(OTHERS, str(before), "")} if is_said else {}
     for entry in entries:
         if entry.type == "custom" and CONTEXT.encode() in entry.line:
             match entry.body:
@@ -52,9 +60,32 @@ def parts(entries: Iterable[Entry], header_facts: Mapping[str, Any]) -> list[Par
                 ):
                     path = data.get("path")
                     found[name] = Part(name, content, path if isinstance(path, str) else "")
-    before = header_facts.get("project_context")
-    is_said = isinstance(before, str) and before.strip()
-    return [*([Part(OTHERS, str(before), "")] if is_said else []), *found.values()]
+                case Custom(custom_type="perdure.context", data={"name": str(name), "is_detached": True}):
+                    found.pop(name, None)
+    return [*found.values()]
+
+
+def changed(parts: Iterable[Part]) -> list[Part]:
+    """Those whose files say something else by now. One that is gone, or cannot be attached any more, has not
+    changed: what it said counts."""
+    found = []
+    for part in parts:
+        with suppress(UsageError):
+            if part.path and read(part.path, "/", [part]).content != part.content:
+                found.append(part)
+    return found
+
+
+def named(text: str, cwd: str, parts: Sequence[Part]) -> Part:
+    """The part of that name, or of that path."""
+    typed = _unquoted(text.strip())
+    own = printable(os.path.realpath(os.path.join(cwd, config.expanded_to_read(typed))))
+    for part in parts:
+        if typed == part.name or own == part.path:
+            return part
+    names = ", ".join(visible.one_line(part.name) for part in parts)
+    hint = f"there are {names}" if parts else "nothing is attached"
+    raise NotFound("Attached file", visible.one_line(typed), hint=hint)
 
 
 def read(path: str, cwd: str, there: Sequence[Part]) -> Part:

@@ -13,7 +13,8 @@ NAME = "soleur"
 HELP = """\
 Soleur, of Perdure {version}: a sparring partner that asks hard questions.
 
-usage: {name} [spar] [-s ID] [--fresh] [--project NAME] [-m MODEL]
+usage: {name} [spar] [-s ID] [--fresh] [--context FILE | --no-context]
+              [--project NAME] [-m MODEL]
        {name} COMMAND [...]
 
 {options}

@@ -18,6 +18,14 @@ COMMANDS = {
             (
                 _ID._replace(name="-s/--session", help="go on with this session", default=None),
                 Argument("--fresh", "begin a new session, and do not ask to resume one", "flag", False),
+                Argument(
+                    "--context",
+                    "attach this file, and do not ask for README.md",
+                    default=None,
+                    metavar="FILE",
+                    completes="file",
+                ),
+                Argument("--no-context", "do not ask whether to attach README.md", "flag", False),
                 _PROJECT._replace(name="--project", help="talk about this project, wherever you are"),
                 MODEL,
             ),
@@ -41,8 +49,12 @@ COMMANDS = {
             "decisions",
             "perdure.programs.soleur.listing:decisions",
             "list what was decided, project by project",
-            (_PROJECT, JSON),
-            ("soleur decisions", "soleur decisions -p api-server --json"),
+            (
+                _PROJECT,
+                Argument("--tag", "those with this tag only", default=None, metavar="TAG"),
+                JSON,
+            ),
+            ("soleur decisions", "soleur decisions -p api-server --json", "soleur decisions --tag pricing"),
         ),
     )
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from perdure.front import visible
@@ -23,6 +23,7 @@ LONGEST = 1000
 
 _AUTORECORD = "perdure.autorecord"
 _FILED = "perdure.filed"
+UNDECIDED = "perdure.undecided"
 _AROUND = [
     *((mark, mark) for mark in ("**", "__", "*", "_", "`", '"', "'")),
     *(("\u2018", "\u2019"), ("\u201c", "\u201d"), ("\u00ab", "\u00bb")),
@@ -84,6 +85,36 @@ def unfiled(entries: Iterable[Entry]) -> list[Decision]:
                 case Custom(custom_type=kind, data={"count": int(number)}) if kind == _FILED:
                     count = max(count, number)
     return found[count:]
+
+
+# --- what was withdrawn -----------------------------------------------------------------------------------
+
+
+def undecided(content: str) -> Custom:
+    """A decision of this text, whichever session made it, is withdrawn."""
+    return Custom(UNDECIDED, {"content": content, "timestamp": ids.stamp(ids.now())})
+
+
+def withdrawals(entries: Iterable[Entry]) -> dict[str, str]:
+    """When decisions were withdrawn last, by their likeness."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        if entry.type == "custom" and UNDECIDED.encode() in entry.line:
+            match entry.body:
+                case Custom(custom_type=kind, data={"content": str(content), **data}) if kind == UNDECIDED:
+                    when = _utc(data.get("timestamp")) or _utc(entry.timestamp)
+                    found[likeness(content)] = max(when, found.get(likeness(content), ""))
+    return found
+
+
+def withdrawn_at(decision: Decision, withdrawals: Mapping[str, str]) -> str:
+    """When the decision was withdrawn; empty if it is in force. One that is made again later is."""
+    when = withdrawals.get(likeness(decision.content), "")
+    return when if when and when >= decision.timestamp else ""
+
+
+def in_force(decisions: Iterable[Decision], withdrawals: Mapping[str, str]) -> list[Decision]:
+    return [each for each in decisions if not withdrawn_at(each, withdrawals)]
 
 
 def _utc(timestamp: object) -> str:
@@ -183,18 +214,24 @@ def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
 # --- what is typed ----------------------------------------------------------------------------------------
 
 _WORD = re.compile(r"\S+")
-_TAG = re.compile(r"#([^\W\d_](?:[\w./+-]*[\w+])?),?")
+_TAG = re.compile(r"#([^\W\d_](?:[\w./+-]*[\w+])?)")
+_TAGS = re.compile(rf"(?:{_TAG.pattern})(?:[,;](?:{_TAG.pattern}))*[.,;:!?]*")
+"""Such as `#pricing.` and `#a,#b`."""
 
 
 def with_tags(text: str) -> tuple[str, tuple[str, ...]]:
     """A text without the `#words` at its end, and these, each once. What is nothing but tags is a text."""
     tags: list[str] = []
     for word in reversed([*_WORD.finditer(text)]):
-        tag = _TAG.fullmatch(word[0])
-        if tag is None:
+        if not _TAGS.fullmatch(word[0]):
             return text[: word.end()].strip(), tuple(dict.fromkeys(reversed(tags)))
-        tags.append(tag[1])
+        tags += reversed(_TAG.findall(word[0]))
     return text.strip(), ()
+
+
+def has_tag(tags: Iterable[str], wanted: str) -> bool:
+    """Whether one of the tags is this one, with or without its `#`."""
+    return wanted.removeprefix("#").casefold() in (tag.casefold() for tag in tags)
 
 
 # --- whether answers are searched -------------------------------------------------------------------------

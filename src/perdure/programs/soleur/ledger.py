@@ -17,17 +17,18 @@ the disk was full, is added later.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import stat
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC
 from typing import NamedTuple
 
 from perdure.errors import Held, NotSaved, Unreadable
 from perdure.programs.soleur import ledger_files
-from perdure.programs.soleur.decisions import AUTO, MANUAL, Decision, likeness, one_line
+from perdure.programs.soleur.decisions import AUTO, MANUAL, Decision, likeness, one_line, withdrawn_at
 from perdure.programs.soleur.ledger_files import (
     EXTENSION,
     FOLDER,
@@ -46,6 +47,9 @@ from perdure.session.stores.log import AppendLog
 _PATIENCE = 5.0
 """Seconds. A line is added in far less: who holds the lock for so long is stuck."""
 _HEADING = "# Decision Ledger: {}\n\n"
+_WITHDRAWN = "<!-- withdrawn: {} {} -->\n"
+_WITHDRAWAL = re.compile(rb"^<!-- withdrawn: ([0-9a-f]{16}) ([0-9TZ:.-]+) -->", re.MULTILINE)
+"""A decision, by its digest, and when it was withdrawn: its text is gone from the ledger."""
 _SOURCES = {MANUAL: "Manual", AUTO: "Auto"}
 _LINE = re.compile(
     r"[-*+][ \t]+"
@@ -88,6 +92,8 @@ class Known(NamedTuple):
     source: str
     project: str
     project_root: str
+    withdrawn: str = ""
+    """When it was withdrawn; empty while it is in force."""
 
 
 class Ledger:
@@ -167,6 +173,27 @@ class Ledger:
                 self._create([])
         self._look()
 
+    def remove(self, content: str) -> str:
+        """Take the lines of this decision out, and return where the file as it was is then: empty if none of
+        its lines is that. That it was withdrawn is noted, so that no session brings it here again."""
+        if not self.is_own:
+            what = "it may be another project's; at a terminal, `soleur` asks whose it is"
+            raise NotSaved(self.path, what)
+        like = likeness(content)
+        with self._lock(), files.told(NotSaved, self.path):
+            if files.status(self._home, self._relative) is None:
+                return ""
+            with files.open_to_read(self._home, self._relative) as file:
+                data = self._bytes(file.fileno())
+            lines = data.splitlines(keepends=True)
+            kept = [each for each in lines if not _says(each, like)]
+            note = _WITHDRAWN.format(_digest(like), ids.stamp(ids.now())).encode()
+            seal = [b"\n"] if kept and not kept[-1].endswith((b"\n", b"\r")) else []
+            is_there = len(kept) < len(lines)
+            aside = files.set_aside(self._home, self._relative, "before") if is_there else ""
+            files.replace(self._home, self._relative, b"".join([*kept, *seal, note]))
+            return os.path.join(self._home, aside) if is_there else ""
+
     def set_aside_if_unreadable(self) -> str:
         """Move a ledger that cannot be read out of the way, and return where it is then; empty where it can
         be read, or is no file."""
@@ -201,7 +228,7 @@ class Ledger:
         with contextlib.closing(AppendLog(self._home, self._relative, lock, "power")) as log:
             data = self._bytes(log.fileno())
             torn = _torn(data, wanted)
-            missing = _missing(_lines(data.removesuffix(torn)), wanted)
+            missing = _missing(_lines(data.removesuffix(torn)), _not_withdrawn(data, wanted))
             if not missing:
                 log.sync()  # all is there, perhaps from a process that died before it had synced it
                 return 0
@@ -265,6 +292,20 @@ def known(
     return [*found.values()]
 
 
+def withdrawn(
+    known: Iterable[Known], decisions: Iterable[Decision], withdrawals: Mapping[str, str], project: Project
+) -> list[Known]:
+    """Decisions that were withdrawn and are not known again, each once, in the order they were made."""
+    seen = {likeness(each.content) for each in known}
+    found: dict[str, Known] = {}
+    for each in sorted(decisions, key=lambda each: each.timestamp):
+        like = likeness(each.content)
+        if like not in seen and (when := withdrawn_at(each, withdrawals)):
+            said = each.content, each.timestamp, each.session_id, each.tags, each.source
+            found[like] = Known(*said, *project, when)
+    return [*found.values()]
+
+
 # --- lines --------------------------------------------------------------------------------------------------
 
 
@@ -282,6 +323,25 @@ def _line(text: str) -> Line | None:
     source = AUTO if (found["source"] or "").lower().startswith("auto") else MANUAL
     stamp = (found["stamp"] or "").replace("T", " ")
     return Line(stamp, source, tuple(filter(None, tags)), said)
+
+
+def _says(raw: bytes, like: str) -> bool:
+    line = _line(raw.decode("utf-8-sig", "replace").rstrip("\r\n"))
+    return line is not None and line.likeness == like
+
+
+def _digest(like: str) -> str:
+    return hashlib.sha256(like.encode()).hexdigest()[:16]
+
+
+def _not_withdrawn(data: bytes, wanted: Iterable[Decision]) -> list[Decision]:
+    """Those that were not withdrawn since they were made, as far as the ledger notes it."""
+    noted = {digest.decode(): when.decode() for digest, when in _WITHDRAWAL.findall(data)}
+    return [
+        each
+        for each in wanted
+        if (when := noted.get(_digest(likeness(each.content)))) is None or when < each.timestamp
+    ]
 
 
 def _written(decision: Decision) -> bytes:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _PREVIEW = 50
 """Characters of what was said last."""
-_BESIDE_DECISIONS = len("2026-01-31 09:05  Manual  ")
+_BESIDE_DECISIONS = len("2026-01-31 09:05    ")
 _BELOW_DATES = "  "
 """Before a decision, where the terminal is too narrow for columns."""
 
@@ -139,6 +139,7 @@ def _preview(row: Row) -> str:
 
 def decisions(options: SimpleNamespace, out: Output) -> int:
     from perdure.programs.soleur import ledger_files, project_files, recorded
+    from perdure.programs.soleur.decisions import has_tag
     from perdure.session.projects import Project
 
     home = layouts.home_of("soleur")
@@ -153,14 +154,15 @@ def decisions(options: SimpleNamespace, out: Output) -> int:
     for project in known if options.project is None else filter(None, [wanted]):
         found += _decided(home, project, by_project, known, out)
     if out.json:
-        out.data([{**each._asdict(), "tags": [*each.tags]} for each in found])
+        shown = [each for each in found if options.tag is None or has_tag(each.tags, options.tag)]
+        out.data([{**each._asdict(), "tags": [*each.tags]} for each in shown])
     elif options.project is not None and not found:
         others = sorted({each.name for each in known if each.name != options.project})
         out.line(f"No decisions of {one_line(options.project)} recorded yet")
         if others:
             out.note(one_line(f"There are some of {', '.join(others)}."))
     else:
-        show_decisions(found, out)
+        show_decisions(found, out, tag=options.tag or "")
     return 0
 
 
@@ -173,20 +175,33 @@ def _decided(
 ) -> list[Known]:
     """Of one project. What has only its name is its own, too, if no other project has that name."""
     from perdure.programs.soleur import ledger
+    from perdure.programs.soleur.decisions import in_force
+    from perdure.programs.soleur.recorded import Recorded
 
     is_only = sum(each.name == project.name for each in known) == 1
     both = [project, project._replace(root="")] if is_only and project.root else [project]
-    of_sessions = [by_project[each] for each in both if each in by_project]
-    decided = [each for recorded in of_sessions for each in recorded.decisions]
-    missed = [each for recorded in of_sessions for each in recorded.missed]
-    decided.sort(key=lambda each: each.timestamp)
-    return ledger.known(_lines(home, project, out, is_only=is_only), decided, missed, project)
+    recorded = Recorded.nothing()
+    for each in (by_project[each] for each in both if each in by_project):
+        recorded.add(each)
+    withdrawn = recorded.withdrawn
+    lines = _lines(home, project, out, is_only=is_only)
+    decided = recorded.decisions if lines is not None else in_force(recorded.decisions, withdrawn)
+    known_ones = ledger.known(lines, decided, in_force(recorded.missed, withdrawn), project)
+    return [*known_ones, *ledger.withdrawn(known_ones, recorded.decisions, withdrawn, project)]
 
 
-def show_decisions(known: Sequence[Known], out: Output) -> None:
-    """Project by project; those of one name with their roots."""
+def show_decisions(known: Sequence[Known], out: Output, *, tag: str = "", is_numbered: bool = False) -> None:
+    """Project by project; those of one name with their roots. With a `tag`, those that have it. The numbers
+    are those of all decisions of the project that are in force."""
+    from perdure.programs.soleur.decisions import has_tag
+
+    numbers = {id(each): str(at) for at, each in enumerate(known, 1) if not each.withdrawn}
+    every, known = known, [each for each in known if not tag or has_tag(each.tags, tag)]
     if not known:
-        out.line("No decisions recorded yet")
+        with_tag = f" with #{one_line(tag.removeprefix('#'))}" if tag else ""
+        out.line(f"No decisions{with_tag} recorded yet")
+        if tags := sorted({f"#{each}" for one in every for each in one.tags}) if tag else []:
+            out.note(one_line(f"There are some with {', '.join(tags)}."))
     projects = dict.fromkeys((each.project, each.project_root) for each in known)
     names = [name for name, _ in projects]
     for at, (name, root) in enumerate(projects):
@@ -196,26 +211,31 @@ def show_decisions(known: Sequence[Known], out: Output) -> None:
         out.line(
             Styled(one_line(name) or "(no project)", "bold"), Styled(f"  {where}" if where else "", "dim")
         )
-        here = [_shown(each) for each in known if (each.project, each.project_root) == (name, root)]
-        room = out.columns - _BESIDE_DECISIONS
+        own = [each for each in known if (each.project, each.project_root) == (name, root)]
+        here = [_shown(each) for each in own]
+        numbered = [numbers.get(id(each), "") for each in own]
+        wide = max(map(len, numbered)) + len("  ") if is_numbered else 0
+        room = out.columns - _BESIDE_DECISIONS - max(len(how) for _, how, _ in here) - wide
         if out.is_terminal and room < NARROWEST:
-            for decided, how, text in here:
-                out.line(Styled(f"{decided}  {how}", "dim"))
+            for number, (decided, how, text) in zip(numbered, here, strict=True):
+                shown = f"{number}  " if is_numbered and number else ""
+                out.line(Styled(f"{shown}{decided}  {how}", "dim"))
                 for line in folded(text, out.columns - len(_BELOW_DATES)):
                     out.line(_BELOW_DATES, line)
             continue
         lines = []
-        for decided, how, text in here:
+        for number, (decided, how, text) in zip(numbered, here, strict=True):
             first, *further = folded(text, room if out.is_terminal else 0)
-            lines.append((decided, how, first))
-            lines += [("", "", line) for line in further]
-        table(out, ("DATE", "HOW", "DECISION"), lines, flexible=2)
+            lines.append((number, decided, how, first))
+            lines += [("", "", "", line) for line in further]
+        heads, skipped = ("N", "DATE", "HOW", "DECISION"), 0 if is_numbered else 1
+        table(out, heads[skipped:], [line[skipped:] for line in lines], flexible=3 - skipped)
 
 
 def _shown(each: Known) -> tuple[str, str, str]:
     is_day = len(each.timestamp) == len("2026-01-31")  # as somebody wrote it, wherever that was
     decided = (each.timestamp if is_day else when(seconds(each.timestamp))) or "-"
-    how = "Auto" if each.source == "AutoDetected" else "Manual"
+    how = "Withdrawn" if each.withdrawn else "Auto" if each.source == "AutoDetected" else "Manual"
     return decided, how, " ".join([each.content, *(f"#{tag}" for tag in each.tags)])
 
 

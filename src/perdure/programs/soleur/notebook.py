@@ -15,13 +15,16 @@ from perdure.programs.soleur.decisions import (
     autorecords,
     decided,
     filed,
+    in_force,
     likeness,
     marked,
     one_line,
     unfiled,
     with_tags,
+    withdrawals,
 )
 from perdure.programs.soleur.ledger import Known, Ledger
+from perdure.programs.soleur.recorded import Recorded
 from perdure.session import ids
 from perdure.session.entry import Assistant, Body, Custom
 from perdure.session.projects import Project
@@ -45,6 +48,8 @@ class Notebook:
         """Whether the session records the root of its project."""
         self.parts = attached.parts(entries, facts)
         self.decisions = decided(entries)
+        self._withdrawn = withdrawals(entries)
+        """When decisions were withdrawn here, by their likeness."""
         self.autorecords = autorecords(entries, autorecords_by_default)
         self._ledger: Ledger | None = None
         self.has_no_ledger: UsageError | None = None
@@ -54,7 +59,7 @@ class Notebook:
         except UsageError as error:
             self.has_no_ledger = error
         self._home = home
-        self._elsewhere: list[Decision] | None = None
+        self._elsewhere: Recorded | None = None
         """What other sessions of the project have decided; asked only where no ledger says it."""
         self._missed: list[Decision] = []
         """Of those, what could not come into the ledger there, nor from here yet."""
@@ -95,6 +100,9 @@ class Notebook:
             return True
         self.parts.append(part)
         return False
+
+    def detach(self, part: Part) -> None:
+        self.parts.remove(part)
 
     # --- what was decided ------------------------------------------------------------------------------
 
@@ -140,7 +148,8 @@ class Notebook:
         count = len(self._unfiled)  # more may come meanwhile
         if self._ledger is not None and not self._ledger.is_own:
             if not self._has_looked:  # it is only read; who else waits for its user's word is known here
-                self._missed = recorded.of_project(self._home, self.project, beside=self._session_id).missed
+                others = recorded.of_project(self._home, self.project, beside=self._session_id)
+                self._missed = in_force(others.missed, self._all_withdrawn(others))
                 self._has_looked = True
         elif self._ledger is not None and (count or not self._has_looked):
             self.set_aside = self._ledger.set_aside_if_unreadable() or self.set_aside
@@ -148,10 +157,10 @@ class Notebook:
             # some. One that is gone is nobody's edit: what was decided before is decided still.
             changed = self._ledger.changed
             others = recorded.of_project(self._home, self.project, beside=self._session_id, since=changed)
-            wanted = [*others.missed, *self._unfiled[:count]]
-            self._missed = others.missed
+            wanted = in_force([*others.missed, *self._unfiled[:count]], self._all_withdrawn(others))
+            self._missed = in_force(others.missed, self._all_withdrawn(others))
             if changed is None:
-                self._elsewhere = others.decisions
+                self._elsewhere = others
                 wanted = self._everything
             self._ledger.add(wanted)
             self._missed, self._has_looked = [], True
@@ -177,7 +186,21 @@ class Notebook:
         """Everything that was decided in this project, as its ledger has it, and what has not come there."""
         lines = self._lines()
         decisions = self._everything if lines is None else self.decisions
-        return ledger.known(lines, decisions, [*self._missed, *self._unfiled], self.project)
+        missed = in_force([*self._missed, *self._unfiled], self._withdrawn)
+        return ledger.known(lines, decisions, missed, self.project)
+
+    def listed(self) -> list[Known]:
+        """The same, and behind it what was withdrawn."""
+        known = self.known()
+        others = recorded.of_project(self._home, self.project, beside=self._session_id)
+        decisions = [*others.decisions, *self.decisions]
+        return [*known, *ledger.withdrawn(known, decisions, self._all_withdrawn(others), self.project)]
+
+    def withdraw(self, content: str) -> str:
+        """A decision is withdrawn, which the session has recorded: take it out of the ledger, and return
+        where the file as it was is then, if it was there."""
+        self._withdrawn[likeness(content)] = ids.stamp(ids.now())
+        return "" if self._ledger is None else self._ledger.remove(content)
 
     def told(self) -> list[str]:
         """What the partner is told of all this, beside who it is."""
@@ -203,9 +226,15 @@ class Notebook:
     def _everything(self) -> list[Decision]:
         """What the sessions of the project have decided, in its order; of no project, this one alone."""
         if self._elsewhere is None and any(self.project):
-            others = recorded.of_project(self._home, self.project, beside=self._session_id)
-            self._elsewhere = others.decisions
-        return sorted([*(self._elsewhere or ()), *self.decisions], key=lambda each: each.timestamp)
+            self._elsewhere = recorded.of_project(self._home, self.project, beside=self._session_id)
+        others = self._elsewhere or Recorded.nothing()
+        every = in_force([*others.decisions, *self.decisions], self._all_withdrawn(others))
+        return sorted(every, key=lambda each: each.timestamp)
+
+    def _all_withdrawn(self, others: Recorded) -> dict[str, str]:
+        everywhere = Recorded([], [], {**others.withdrawn})
+        everywhere.add(Recorded([], [], self._withdrawn))
+        return everywhere.withdrawn
 
     @property
     def _own(self) -> set[str]:

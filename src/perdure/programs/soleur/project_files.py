@@ -56,13 +56,13 @@ def without_twins(projects: Iterable[Project]) -> list[Project]:
 
 def named(text: str, projects: Iterable[Project]) -> Project:
     """The project of that name, or of that root."""
-    path = os.path.expanduser(text)
+    path = config.expanded_to_read(text)
     if os.path.isabs(path) and (found := [each for each in projects if each.root == os.path.realpath(path)]):
         return found[0]
     ledger_files.check_project(text)
     found = [each for each in projects if each.name == text]
     if len(found) > 1:
-        raise Ambiguous(text, [config.as_typed(each.root) or each.name for each in found])
+        raise Ambiguous(text, [config.as_typed(each.root) or each.name for each in found], "projects")
     if not found:
         names = sorted({each.name for each in projects if each.name})
         hint = f"there are {', '.join(names)}" if names else "none is known yet; leave out --project"

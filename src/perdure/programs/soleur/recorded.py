@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from perdure.errors import PerdureError
-from perdure.programs.soleur.decisions import Decision, decided, unfiled
+from perdure.programs.soleur.decisions import UNDECIDED, Decision, decided, unfiled, withdrawals
 from perdure.session.catalog import Catalog, Row, Scope
 from perdure.session.layouts import Home
 from perdure.session.projects import Project, root_of
@@ -24,6 +24,20 @@ class Recorded(NamedTuple):
     decisions: list[Decision]
     missed: list[Decision]
     """Those of them that have not come into the ledger."""
+    withdrawn: dict[str, str]
+    """When decisions were withdrawn, by their likeness."""
+
+    @classmethod
+    def nothing(cls) -> Recorded:
+        return cls([], [], {})
+
+    def add(self, other: Recorded) -> None:
+        self.decisions.extend(other.decisions)
+        self.missed.extend(other.missed)
+        for like, when in other.withdrawn.items():
+            self.withdrawn[like] = max(when, self.withdrawn.get(like, ""))
+        for decisions in (self.decisions, self.missed):
+            decisions.sort(key=lambda decision: decision.timestamp)
 
 
 def project_in(header: Header) -> Project:
@@ -52,12 +66,9 @@ def of_project(home: str, project: Project, *, beside: str, since: int | None = 
     paths = {row.path for row in rows_of(home, project) if row.id != beside}
     store = open_store("soleur", home)
     refs = (ref for ref in store.list() if ref.path in paths and ref.mtime_ns >= (since or 0))
-    found = Recorded([], [])
+    found = Recorded.nothing()
     for each in _by_project(store, refs, lambda _: None).values():
-        found.decisions.extend(each.decisions)
-        found.missed.extend(each.missed)
-    for decisions in found:
-        decisions.sort(key=lambda decision: decision.timestamp)
+        found.add(each)
     return found
 
 
@@ -83,12 +94,10 @@ def _by_project(
         except PerdureError as error:
             told(error)
             continue
-        if _NOTHING_DECIDED in data and b"perdure.decision" not in data:
+        if _NOTHING_DECIDED in data and b"perdure.decision" not in data and UNDECIDED.encode() not in data:
             continue
         document = store.parse(ref, data)
-        project = found.setdefault(project_in(document.header), Recorded([], []))
-        project.decisions.extend(decided(document.entries))
-        project.missed.extend(unfiled(document.entries))
-    for decisions in (each for project in found.values() for each in project):
-        decisions.sort(key=lambda decision: decision.timestamp)
-    return {name: project for name, project in found.items() if project.decisions}
+        entries = document.entries
+        recorded = Recorded(decided(entries), unfiled(entries), withdrawals(entries))
+        found.setdefault(project_in(document.header), Recorded.nothing()).add(recorded)
+    return {project: each for project, each in found.items() if each.decisions or each.withdrawn}

@@ -35,24 +35,27 @@ from perdure.session.session import Session
 from perdure.session.stores import open_store
 
 README = "README.md"
+_TYPED = "perdure.programs.soleur.typed:"
 
 
 def spar(options: SimpleNamespace, out: Output) -> int:
     if options.session is not None and options.fresh:
         raise UsageError("--session and --fresh mean different sessions", "give one of them")
+    if options.context is not None and options.no_context:
+        raise UsageError("--context and --no-context contradict each other", "give one of them")
     return repl.talk(Soleur(options), out, config.here())
 
 
 def load(options: SimpleNamespace, out: Output) -> int:
-    given = SimpleNamespace(session=options.id, fresh=False, project=None, model=options.model)
-    return spar(given, out)
+    given = SimpleNamespace(session=options.id, fresh=False, model=options.model)
+    return spar(SimpleNamespace(**vars(given), project=None, context=None, no_context=False), out)
 
 
 def _slash(
-    name: str, usage: str, summary: str, *, completes: str = "", may_run_beside: bool = False
+    name: str, usage: str, summary: str, *, runs: str = "", completes: str = "", may_run_beside: bool = False
 ) -> Slash:
-    here = f"{__name__}:"
-    return Slash(name, here + name, usage, summary, here + completes if completes else "", may_run_beside)
+    completer = _TYPED + completes if completes else ""
+    return Slash(name, _TYPED + (runs or name), usage, summary, completer, may_run_beside)
 
 
 COMMANDS = {
@@ -61,11 +64,17 @@ COMMANDS = {
         _slash(
             "context", "PATH", "attach a file: it is part of every prompt from then on", completes="paths"
         ),
+        _slash("detach", "NAME", "take an attached file out of the prompts", completes="attached_names"),
+        _slash("start", "", "let the partner speak first, when something is attached; Enter, too"),
         _slash("decide", "TEXT", "record a decision; #words at its end are tags"),
-        _slash("decisions", "", "what was decided in this project", may_run_beside=True),
+        _slash("undecide", "N|TEXT", "withdraw a decision, by its number in /decisions or its text"),
+        _slash(
+            "decisions", "[#TAG]", "what was decided in this project", completes="tags", may_run_beside=True
+        ),
         _slash("autorecord", "[on|off]", "whether decisions in answers are recorded", completes="switch"),
+        _slash("new", "", "begin a new session", runs="new_session"),
         _slash("sessions", "", "list all sessions", may_run_beside=True),
-        Slash("load", f"{__name__}:load_session", "ID", "go on with another session", f"{__name__}:ids"),
+        _slash("load", "ID", "go on with another session", runs="load_session", completes="ids"),
         _slash("save", "", "everything is saved by itself; this says where"),
         slash.COMMANDS["model"],
         slash.COMMANDS["help"],
@@ -85,7 +94,11 @@ class Soleur(OwnProfile):
         super().__init__(options, persona.settings())
         self._prompt = persona.prompt()
         self._notebooks: dict[str, Notebook] = {}
-        self._readme: Part | None = None
+        self._to_attach: Part | None = None
+        """A file that its user wanted before there was a session."""
+        self._waits = False
+        """Whether the partner speaks first when its user presses Enter: something is attached, and perhaps
+        not all of it yet."""
         self._here = Project("", "")
         """The project of new sessions."""
         self._told_last = ""
@@ -96,6 +109,9 @@ class Soleur(OwnProfile):
     async def begin(self, shell: Shell) -> Meant | None:
         """The last one, if its user wants that; else a new one, about this directory's README, if they do."""
         self._here = await in_thread(project_files.chosen, self.home, self.options.project, shell.cwd)
+        if self.options.context is not None:
+            self._to_attach = await in_thread(attached.read, self.options.context, shell.cwd, [])
+            self.first = self.open_if_nothing_was_said
         if self.options.session is not None:
             self.first = self.open_if_nothing_was_said
             return await in_thread(self.found, self.options.session)
@@ -113,7 +129,7 @@ class Soleur(OwnProfile):
                 if is_wanted:
                     self.first = self.open_if_nothing_was_said
                     return await in_thread(opening.at, row.path)
-        return await self._begun(shell)
+        return await self.begin_anew(shell)
 
     async def opened(self, shell: Shell, meant: Meant) -> Session:
         """A damaged one is repaired first, and the file as it was is named. Whose ledger that of an earlier
@@ -123,10 +139,12 @@ class Soleur(OwnProfile):
         await project_files.settle(shell, self.home, project_files.of_session(meant.header, self._here))
         return await super().opened(shell, meant)
 
-    async def _begun(self, shell: Shell) -> Meant | None:
-        """It is made when all is answered: however a question ends, there is no session without a word."""
+    async def begin_anew(self, shell: Shell) -> Meant | None:
+        """A new session. It is made when all is answered: however a question ends, there is no session
+        without a word."""
         readme = None
-        if os.path.isfile(os.path.join(shell.cwd, README)):
+        is_answered = self._to_attach is not None or self.options.no_context
+        if not is_answered and os.path.isfile(os.path.join(shell.cwd, README)):
             try:
                 readme = await in_thread(attached.read, README, shell.cwd, [])
             except PerdureError as error:  # nobody need be asked
@@ -136,7 +154,7 @@ class Soleur(OwnProfile):
             if is_wanted is None:
                 return None
             if is_wanted:
-                self._readme = readme
+                self._to_attach = readme
                 self.first = self.open_if_nothing_was_said
         return await in_thread(self.new, shell.cwd)
 
@@ -183,6 +201,10 @@ class Soleur(OwnProfile):
         conversation.agent.tell(*await in_thread(notebook.told))
         if notebook.unreadable is not None:
             conversation.agent.notices.append(one_line(notebook.unreadable.said))
+        for part in [] if conversation.meant.is_new else await in_thread(attached.changed, notebook.parts):
+            again = f"/context {config.as_typed(part.path)}"
+            said = f"{part.name} has changed since it was attached; {again} takes it as it is now."
+            conversation.agent.notices.append(one_line(said))
         if notebook.set_aside:
             conversation.agent.notices.append(
                 "The ledger could not be read, and is begun anew from the sessions; as it was: "
@@ -201,15 +223,50 @@ class Soleur(OwnProfile):
         """Who has read something, and is asked nothing, asks."""
         conversation = shell.conversation
         notebook = self.notebook(conversation)
-        if self._readme is not None:
-            readme, self._readme = self._readme, None
-            await attach(shell, readme)
+        if self._to_attach is not None:
+            part, self._to_attach = self._to_attach, None
+            await self.attach(shell, part)
+        self._waits = False
         if notebook.parts and not await in_thread(_is_begun, conversation.session):
             await conversation.be_opened(persona.OPENING)
+
+    async def wait_if_nothing_was_said(self, shell: Shell) -> None:
+        """Who attaches a file by hand may want to attach another one first."""
+        conversation = shell.conversation
+        parts = self.notebook(conversation).parts
+        self._waits = bool(parts) and not await in_thread(_is_begun, conversation.session)
+        if self._waits:
+            said = "Attach more, say something, or press Enter on an empty line: then it asks you first."
+            shell.face.note(Styled(said, "dim"))
+
+    @property
+    def empty_line(self) -> str:
+        return "/start" if self._waits else ""
+
+    async def attach(self, shell: Shell, part: Part) -> None:
+        conversation, notebook = shell.conversation, self.notebook(shell.conversation)
+        if part in notebook.parts:
+            return shell.face.note(Styled(one_line(f"{part.name} has not changed."), "dim"))
+        _refuse_what_is_never_read(part, notebook.parts, conversation.agent.model)
+        await self.record(conversation, part.body)
+        is_again = notebook.attach(part)
+        conversation.agent.tell(*await in_thread(notebook.told))
+        how = "Read again" if is_again else "Attached"
+        said = f"{how}: {part.name}, {size(len(part.content.encode()))}. It is in every prompt from now on."
+        shell.face.note(Styled(one_line(said), "dim"))
+
+    async def detach(self, shell: Shell, part: Part) -> None:
+        conversation, notebook = shell.conversation, self.notebook(shell.conversation)
+        await self.record(conversation, part.detached)
+        notebook.detach(part)
+        conversation.agent.tell(*await in_thread(notebook.told))
+        said = f"Detached: {part.name}. It is in no prompt from now on."
+        shell.face.note(Styled(one_line(said), "dim"))
 
     async def saying(self, conversation: Conversation) -> None:
         """Others may have decided something meanwhile, or edited the ledger."""
         notebook = self.notebook(conversation)
+        self._waits = False
         for body in notebook.unrecorded:
             conversation.agent.agent.note_change(body)
         notebook.is_recorded()
@@ -277,54 +334,6 @@ def _not_filed(error: PerdureError) -> str:
     return one_line(f"Not in the ledger: {error.message.removeprefix('Not saved: ')}; the session has it")
 
 
-def _of(shell: Shell) -> tuple[Soleur, Notebook]:
-    assert isinstance(shell.profile, Soleur)
-    return shell.profile, shell.profile.notebook(shell.conversation)
-
-
-# --- what can be typed -----------------------------------------------------------------------------------
-
-
-async def context(shell: Shell, arguments: str) -> None:
-    profile, notebook = _of(shell)
-    if not arguments:
-        if not notebook.parts:
-            raise UsageError("/context needs a file", "as in /context docs/plan.md")
-        for part in notebook.parts:
-            shell.face.line(f"{one_line(part.name)}, {size(len(part.content.encode()))}")
-        return
-    await attach(shell, await in_thread(attached.read, arguments, shell.cwd, notebook.parts))
-    await profile.open_if_nothing_was_said(shell)
-
-
-def paths(shell: Shell, typed: str) -> Iterable[str]:
-    folder, name = os.path.split(typed)
-    try:
-        found = sorted(
-            os.scandir(os.path.join(shell.cwd, config.expanded_to_read(folder))), key=lambda each: each.name
-        )
-    except (OSError, ValueError):
-        return
-    for each in found:
-        path = os.path.join(folder, each.name) + ("/" if each.is_dir() else "")
-        # What is hidden is wanted by who types its dot; what cannot be seen is chosen by nobody.
-        if path.isprintable() and each.name.startswith(name or each.name.lstrip(".")):
-            yield path
-
-
-async def attach(shell: Shell, part: Part) -> None:
-    profile, notebook = _of(shell)
-    if part in notebook.parts:
-        return shell.face.note(Styled(one_line(f"{part.name} has not changed."), "dim"))
-    _refuse_what_is_never_read(part, notebook.parts, shell.conversation.agent.model)
-    await profile.record(shell.conversation, part.body)
-    is_again = notebook.attach(part)
-    shell.conversation.agent.tell(*await in_thread(notebook.told))
-    how = "Read again" if is_again else "Attached"
-    said = f"{how}: {part.name}, {size(len(part.content.encode()))}. It is in every prompt from now on."
-    shell.face.note(Styled(one_line(said), "dim"))
-
-
 def _refuse_what_is_never_read(part: Part, there: Iterable[Part], model: Model) -> None:
     """It is in every prompt, so with too much of it nothing could be said any more."""
     everything = [part, *(each for each in there if each.name != part.name)]
@@ -336,71 +345,3 @@ def _refuse_what_is_never_read(part: Part, there: Iterable[Part], model: Model) 
             + f", and {model.reference} reads {model.context_window:,}",
             "attach the part of it that matters, or talk with a model that reads more",
         )
-
-
-async def decide(shell: Shell, arguments: str) -> None:
-    profile, notebook = _of(shell)
-    if not arguments:
-        raise UsageError("/decide needs a decision", "as in /decide We charge per seat. #pricing")
-    decision = await in_thread(notebook.decision, arguments)
-    if decision is None:
-        return shell.face.note(Styled("That is recorded already.", "dim"))
-    await profile.record(shell.conversation, decision.body)
-    notebook.keep(decision)
-    await profile.tell_of(shell.conversation, [decision])
-
-
-async def decisions(shell: Shell, arguments: str) -> None:
-    _, notebook = _of(shell)
-    known = await in_thread(notebook.known)
-    if notebook.unreadable is not None:
-        shell.face.note(Styled(one_line(notebook.unreadable.said), "yellow"))
-    await shell.face.aside(lambda: listing.show_decisions(known, shell.out))
-
-
-async def autorecord(shell: Shell, arguments: str) -> None:
-    profile, notebook = _of(shell)
-    if arguments:
-        if arguments not in switch(shell, ""):
-            raise UsageError(f"/autorecord is on or off, not {arguments!r:.40}", "as in /autorecord off")
-        is_on = arguments == "on"
-        if is_on != notebook.autorecords:
-            notebook.autorecords = is_on
-            notebook.is_switched = True  # recorded with what comes first: an empty session stays empty
-            if await in_thread(lambda: shell.conversation.session.entries):
-                await profile.record(shell.conversation)
-    are = "are recorded" if notebook.autorecords else "are not recorded"
-    shell.face.note(Styled(f"Decisions in answers {are}.", "dim"))
-
-
-def switch(shell: Shell, typed: str) -> Iterable[str]:
-    return ("on", "off")
-
-
-async def sessions(shell: Shell, arguments: str) -> None:
-    await shell.face.aside(lambda: listing.sessions(SimpleNamespace(), shell.out))
-
-
-async def load_session(shell: Shell, arguments: str) -> None:
-    profile, _ = _of(shell)
-    if not arguments:
-        raise UsageError("/load needs a session", "/sessions lists them")
-    meant = await in_thread(profile.found, arguments)
-    if await shell.change_to(meant):
-        await shell.ready()
-        await profile.open_if_nothing_was_said(shell)
-
-
-def ids(shell: Shell, typed: str) -> Iterable[str]:
-    profile, _ = _of(shell)
-    found = reference.listed([Home("soleur", profile.home)])
-    return (ref.id for _, ref in found if ref.id.startswith(typed))
-
-
-async def save(shell: Shell, arguments: str) -> None:
-    session = shell.conversation.session
-    await shell.conversation.save()
-    if session.is_empty and not shell.conversation.is_said:
-        raise UsageError("There is nothing to save yet", "say something first")
-    shell.face.line(f"Session saved: {session.id}")
-    shell.face.note(Styled(config.as_typed(session.ref.path), "dim"))

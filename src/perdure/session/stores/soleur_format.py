@@ -57,7 +57,7 @@ class Item:
         self.list = list
         """Where it may stand. A message that is not on the active path stands in `entries` all the same."""
         self.context = _context(entry)
-        """The name and the content of what is attached with it."""
+        """The name and the content of what is attached with it; of what it detaches, no content."""
         self.project_root = _project_root(entry)
         """The root of the session's project, if it names that."""
         self._raw = raw
@@ -225,11 +225,13 @@ def _decision(entry: Entry) -> dict[str, bytes] | None:
     return {**named, **ours, **{name: value for name, value in data.items() if name not in named}}
 
 
-def _context(entry: Entry) -> tuple[str, str] | None:
+def _context(entry: Entry) -> tuple[str, str | None] | None:
     if entry.type == "custom" and CONTEXT.encode() in entry.line:
         match entry.body:
             case Custom(custom_type="perdure.context", data={"name": str(name), "content": str(content)}):
                 return name, content
+            case Custom(custom_type="perdure.context", data={"name": str(name), "is_detached": True}):
+                return name, None
     return None
 
 

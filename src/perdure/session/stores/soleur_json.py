@@ -151,7 +151,7 @@ def _header(ref: Found, made: Mapping[str, bytes], items: Sequence[Item]) -> Hea
     facts.update(nested if isinstance(nested, dict) else {"facts": nested})
     # What is derived from entries is no fact; what another program had attached before them is one.
     context, attached = facts.pop("project_context", None), _attached(items)
-    if isinstance(context, str) and attached is not None:
+    if isinstance(context, str) and attached:
         context = None if context == attached else context.removesuffix(_BETWEEN + attached)
     if context is not None:
         facts["project_context"] = context
@@ -168,13 +168,16 @@ def _project_context(header: Header, items: Sequence[Item]) -> bytes | None:
     attached, before = _attached(items), header.facts.get("project_context")
     if attached is None or not isinstance(before, str | None):
         return None
+    if not attached:
+        return dumps(before)
     return dumps(attached if before is None else before + _BETWEEN + attached)
 
 
 def _attached(items: Sequence[Item]) -> str | None:
-    """All that was attached to a session, each part under its name."""
+    """All that is attached to a session, each part under its name; None where nothing ever was."""
     parts = dict([item.context for item in items if item.context])
-    return _BETWEEN.join([f"# {name}{_BETWEEN}{text}" for name, text in parts.items()]) if parts else None
+    texts = [f"# {name}{_BETWEEN}{text}" for name, text in parts.items() if text is not None]
+    return _BETWEEN.join(texts) if parts else None
 
 
 def _value(raw: bytes) -> Any:
