@@ -330,7 +330,7 @@ def test_work_that_takes_its_time_shows_a_bar_and_wipes_it():
     drawn = text.split("\r")
     assert drawn[0] == ""
     assert len(drawn) < 10
-    assert drawn[1] == f"Reading sessions [{'=' * 12}{'.' * 4}] 3/4\x1b[K", "it fits, with its numbers"
+    assert drawn[1] == f"Reading sessions [{'=' * 12}{' ' * 4}] 3/4\x1b[K", "it fits, with its numbers"
     assert all(len(each) <= COLUMNS - 1 + len("\x1b[K") for each in drawn[1:-1])
     assert drawn[-1] == "\x1b[Kdone\n"
 

@@ -158,14 +158,16 @@ class Output:
         lines = lines_of(parts, self.note_columns if self.is_watched else 0, self._notes_have_colour)
         self._tell("\n".join([*lines, ""]))
 
-    def transient(self, text: str) -> None:
-        """What is going on right now, for somebody who watches; the next line, or nothing, replaces it."""
+    def transient(self, text: str, *, keeps_blanks: bool = False) -> None:
+        """What is going on right now, for somebody who watches; the next line, or nothing, replaces it. With
+        `keeps_blanks` it is one line of ours already, in which runs of blanks are not folded."""
         if not text and not self._is_transient_shown:
             return
         if self._stderr is None or not self.is_watched or self._is_plain or config.setting("TERM") == "dumb":
             return
         self._is_transient_shown = False
-        self._tell(f"\r{fit(one_line(text), self.note_columns - 1)}\x1b[K")
+        shown = visible(text) if keeps_blanks else one_line(text)
+        self._tell(f"\r{fit(shown, self.note_columns - 1)}\x1b[K")
         self._is_transient_shown = bool(text)
 
     def failed(self, error: PerdureError) -> None:
@@ -394,7 +396,7 @@ class Progress:
         longest = max(1, min(_BAR, room))
         bar = "=" * (longest * min(done, total) // total if total > 0 else 0)
         self._out.is_progress_shown = True
-        self._out.transient(f"{self._what} [{bar:{longest}}] {counts}")
+        self._out.transient(f"{self._what} [{bar:{longest}}] {counts}", keeps_blanks=True)
 
 
 def abandon(stream: TextIO | None) -> None:
