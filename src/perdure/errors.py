@@ -42,13 +42,19 @@ class PerdureError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.also = ""
+        """What its user should know besides."""
         if hint:
             self.add_note(hint)  # so that a traceback, where it comes to that, says it too
 
+    def advise(self, hint: str) -> None:
+        """Say this in place of the hint, and nothing besides."""
+        self.hint, self.also = hint, ""
+
     @property
     def said(self) -> str:
-        """Both, on one line."""
-        return "; ".join(filter(None, (self.message, self.hint)))
+        """All of it, on one line."""
+        return "; ".join(filter(None, (self.message, self.hint, self.also)))
 
 
 class UsageError(PerdureError):
@@ -64,11 +70,20 @@ class InvalidId(UsageError):
 class NotFound(PerdureError):
     exit_code = 3
 
-    def __init__(self, what: str, text: str, nearest: Sequence[str] = (), *, hint: str = "") -> None:
+    def __init__(
+        self, what: str, text: str, nearest: Sequence[str] = (), *, hint: str = "", is_deleted: bool = False
+    ) -> None:
+        """`is_deleted` if it is in the trash, which the hint says."""
         shown = text if len(text) <= 60 else text[:57] + "..."
         near = f"nearest: {', '.join(nearest)}" if nearest else "there is none with an id like that"
         super().__init__(f"{what} not found: {shown}", hint or near)
         self.nearest = tuple(nearest)
+        self.is_deleted = is_deleted
+
+    @property
+    def is_unheard_of(self) -> bool:
+        """True if nothing is like it: then only a list of all helps."""
+        return not (self.nearest or self.is_deleted)
 
 
 class Ambiguous(PerdureError):
@@ -109,6 +124,7 @@ class Conflict(PerdureError):
 
     def __init__(self, path: str, what: str, hint: str = RELOAD) -> None:
         super().__init__(f"Not saved: {path} {what}", hint)
+        self.needs_reload = hint is self.RELOAD
 
 
 class Unreadable(PerdureError):

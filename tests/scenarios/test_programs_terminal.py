@@ -612,7 +612,7 @@ def test_g_5_who_stops_reading_ends_it_and_a_home_that_is_none_is_named(program,
         done = program.run(*fresh(program), stdin="hello\n", env={**os.environ, "HOME": place})
         assert (done.code, done.err.count("\n")) == (1, 1), done
         assert done.err.startswith(f"{program.name}: ")
-        assert f".{program.layout}/" in done.err
+        assert f"{place} is not a directory; set HOME" in done.err
 
 
 @pytest.mark.parametrize("columns", ["80", "50"])

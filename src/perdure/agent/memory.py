@@ -205,7 +205,7 @@ class Memory:
                 self._unsaved = [*unsaved, *bodies]
             if self._unsaved:
                 kept = _KEPT if has_arrived or not bodies else _KEPT_BEFORE
-                error.hint = "; ".join(filter(None, (error.hint, kept)))
+                error.also = kept
                 error.add_note(kept)
             raise
         self._unsaved = []

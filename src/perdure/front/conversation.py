@@ -227,7 +227,8 @@ class Conversation:
         notes: list[str] = []
         asked = await in_thread(asking.typed, text, self.cwd, notes.append)
         content = asked.content(said)
-        starting.refuse_far_too_much(content, self.agent.model)
+        has_files = bool(asked.texts or asked.blocks) and bool(self.agent.tools)
+        starting.refuse_far_too_much(content, self.agent.model, can_read_files=has_files)
         await self._profile.saying(self)
         with self._noting_failure():
             await self._watch(self.agent.send_message(content), narrator, notes)
@@ -273,7 +274,7 @@ class Conversation:
             except Conflict as error:
                 if self.agent.is_busy or error.is_displaced:
                     raise
-                error.hint = "what is there is read first, and then it is tried again"
+                error.advise("what is there is read first, and then it is tried again")
                 self.face.failed(error)
                 await self.take_in_what_others_wrote()
                 return await self._save()
@@ -297,11 +298,11 @@ class Conversation:
                 with suppress(PerdureError):
                     await self.save()  # what waits, behind what is there now
             if self.agent.has_unsaved:
-                error.hint = _LOST
+                error.advise(_LOST)
             elif is_displaced:
-                error.hint = ""
+                error.advise("")
             elif not self.has_refused and await self._is_whole():
-                error.hint = _ALL_SAID
+                error.advise(_ALL_SAID)
             return error
         return None
 

@@ -100,8 +100,12 @@ class _Run:
             if self._out.is_watched:
                 notice.show(error)
 
-        with waiting.watch_for_ctrl_d(self._out, is_over.set):
-            return await when_free(meant.open, waiting=wait)
+        try:
+            with waiting.watch_for_ctrl_d(self._out, is_over.set):
+                return await when_free(meant.open, waiting=wait)
+        except Held as error:
+            error.hint = starting.when_held(meant.ref.id, self._out.program)
+            raise
 
     async def _talk(self, asked: Asked, meant: Meant, session: Session) -> int:
         self._doing = "Making the model ready"
@@ -126,7 +130,8 @@ class _Run:
         content = asked.content(said)
         if not said.strip() and not (asked.texts or asked.blocks):
             raise UsageError(f"{asked.said.split()[0]} makes an empty prompt of that", "give it arguments")
-        starting.refuse_far_too_much(content, self._agent.model)
+        has_files = any(word.startswith("@") for word in self._options.message) and bool(self._agent.tools)
+        starting.refuse_far_too_much(content, self._agent.model, can_read_files=has_files)
         if self._is_json:
             cwd = meant.header.cwd or config.here()
             self._line(dumps(header_record(meant.header._replace(id=session.id, cwd=cwd))))

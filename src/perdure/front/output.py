@@ -173,7 +173,8 @@ class Output:
     def failed(self, error: PerdureError) -> None:
         """What went wrong and what to do about it, in one line; or what may be meant, a line each."""
         between = " " if error.message.endswith("?") else "; "
-        said = between.join(filter(None, (error.message, "" if error.candidates else error.hint)))
+        hint = "" if error.candidates else "; ".join(filter(None, (error.hint, error.also)))
+        said = between.join(filter(None, (error.message, hint)))
         self.note(one_line(f"{self.program}: {said}{':' if error.candidates else ''}"))
         for candidate in error.candidates[:_MOST_CANDIDATES]:
             self.note(f"  {one_line(candidate)}")

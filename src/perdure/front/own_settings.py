@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from perdure import config
 from perdure.agent.reading import bytes_of
 from perdure.agent.setting_names import AURORAS_OWN, nearest_name
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, Unreadable
 
 _MOST = 1 << 20
 _REMEDY = "correct it there, or remove it"
@@ -56,7 +56,9 @@ class OwnSettings(NamedTuple):
         except (FileNotFoundError, NotADirectoryError):
             return cls({}, [])
         except OSError as error:
-            raise PerdureError(f"Cannot read {source}: {error.strerror or error}", _REMEDY) from None
+            unreadable = Unreadable(source, error)
+            unreadable.hint = unreadable.hint or _REMEDY
+            raise unreadable from None
         except UnicodeDecodeError as error:
             what = f"it is not UTF-8, from byte {error.start} on"
             raise PerdureError(f"Cannot read {source}: {what}", _REMEDY) from None

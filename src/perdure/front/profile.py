@@ -96,7 +96,11 @@ class Profile:
 
     def when_held(self, program: str, id: str) -> str:
         """What to do about a session that another process talks in."""
-        return f"leave it there, or go on in a copy: {program} --fork {id}"
+        return starting.when_held(id, program)
+
+    def hint_when_held(self, shell: Shell, id: str) -> str:
+        """The same; in a conversation nobody can type a command of the program's."""
+        return "leave it there first" if shell.is_talking else self.when_held(shell.out.program, id)
 
     def unheard(self) -> PerdureError:
         """Where something is said, and no conversation is open to say it in."""

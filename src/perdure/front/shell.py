@@ -294,7 +294,7 @@ class Shell:
         try:
             return await self.profile.opened(self, meant)
         except Held as error:
-            error.hint = self.profile.when_held(self.out.program, meant.ref.id)
+            error.hint = self.profile.hint_when_held(self, meant.ref.id)
             raise
 
     async def ask(self, question: str) -> bool | None:
@@ -429,8 +429,8 @@ class Shell:
             if error.exit_code != _STOPPED:
                 self.leave(error.exit_code)
         except Conflict as error:
-            is_all = error.hint == Conflict.RELOAD  # which is done here
-            error.hint = "send it again" if is_all else error.hint.removeprefix(f"{Conflict.RELOAD}; ")
+            if error.needs_reload:  # which is done here
+                error.hint = "" if error.also else "send it again"
             self.face.failed(error)
             try:
                 if self.is_talking:

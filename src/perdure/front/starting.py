@@ -59,14 +59,15 @@ def find_model(agent: AgentSession, name: str, out: Output) -> None:
         raise
 
 
-def refuse_far_too_much(content: Content, model: Model) -> None:
-    """What could not be condensed either: it is new."""
+def refuse_far_too_much(content: Content, model: Model, *, can_read_files: bool) -> None:
+    """What could not be condensed either: it is new. `can_read_files` if it names files that the agent could
+    read itself."""
     tokens, window = of_message(User(content)), model.context_window
     if tokens > _FAR_TOO_MUCH * window:
         raise PerdureError(
             f"The prompt has about {tokens:,} tokens, and {model.reference} reads {window:,}",
-            "name its files without @, to be read in parts, or, if the model is your own and reads more, "
-            "say so with `contextWindow`",
+            f"{'name its files without @, to be read in parts' if can_read_files else 'say less at once'}, "
+            "take a model that reads more, or, if it is your own and does, say so with `contextWindow`",
         )
 
 
@@ -74,6 +75,11 @@ def command_for(ref: Found, program: str) -> str:
     """What goes on with that session when it is typed."""
     is_at_home = any(ref.path.startswith(os.path.join(home.path, "")) for home in layouts.homes())
     return f"{as_called(program)} --session {shlex.quote(ref.id if is_at_home else ref.path)}"
+
+
+def when_held(id: str, program: str) -> str:
+    """What to do about a session of pi's that another process talks in."""
+    return f"leave it there, or go on in a copy: {program} --fork {id}"
 
 
 def as_called(program: str) -> str:

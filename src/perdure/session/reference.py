@@ -234,8 +234,8 @@ def _chosen_or_deleted(text: str, known: Sequence[_Called[Found]], problems: Seq
             raise error from None
         from shlex import quote
 
-        way = f"`pi sessions restore {quote(gone.reference)}`"
-        raise NotFound("Session", text, hint=f"it was deleted: {way} brings it back") from None
+        hint = f"it was deleted: `pi sessions restore {quote(gone.reference)}` brings it back"
+        raise NotFound("Session", text, hint=hint, is_deleted=True) from None
 
 
 def _matches(text: str, known: Sequence[_Called[T]]) -> list[_Called[T]]:

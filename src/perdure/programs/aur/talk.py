@@ -119,8 +119,8 @@ class Aurora(OwnProfile):
         try:
             meant = opening.kept(*reference.find(text, [Home("aurora", self.home)]))
         except NotFound as error:
-            is_told = error.nearest or "restore" in error.hint  # one that was deleted
-            error.hint = error.hint if is_told else "`aur spawn --list-sessions` lists them"
+            if error.is_unheard_of:
+                error.hint = "`aur spawn --list-sessions` lists them"
             raise
         page = meant.store.read(meant.ref) if meant.ref.size < _SMALL else None
         return meant._replace(is_new=page is not None and not page.entries and not page.problems)

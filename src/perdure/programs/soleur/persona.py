@@ -6,7 +6,7 @@ import os
 
 from perdure import config
 from perdure.agent.reading import bytes_of
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, Unreadable
 from perdure.front.own_settings import OwnSettings
 from perdure.session import layouts
 
@@ -17,6 +17,7 @@ OPENING = (
 )
 """Said to a partner who is to speak first."""
 _MOST = 64 * 1024
+_REMEDY = "correct it there, or remove it for the usual prompt"
 
 
 def home() -> str:
@@ -32,12 +33,14 @@ def prompt() -> str:
     path = os.path.join(home(), "prompt.md")
     try:
         data, is_cut, _ = bytes_of(path, _MOST)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         if os.path.lexists(path):
             raise _refusal(path, "it is a link to nothing") from None
         data, is_cut, _ = bytes_of(BUILT_IN, _MOST)
     except OSError as error:
-        raise _refusal(path, error.strerror or str(error)) from None
+        unreadable = Unreadable(config.as_typed(path), error)
+        unreadable.hint = unreadable.hint or _REMEDY
+        raise unreadable from None
     if is_cut:
         raise _refusal(path, f"it is larger than {_MOST >> 10} KB")
     try:
@@ -52,6 +55,4 @@ def prompt() -> str:
 
 
 def _refusal(path: str, what: str) -> PerdureError:
-    return PerdureError(
-        f"Cannot read {config.as_typed(path)}: {what}", "correct it there, or remove it for the usual prompt"
-    )
+    return PerdureError(f"Cannot read {config.as_typed(path)}: {what}", _REMEDY)

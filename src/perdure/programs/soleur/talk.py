@@ -101,12 +101,19 @@ class Soleur(OwnProfile):
         not all of it yet."""
         self._here = Project("", "")
         """The project of new sessions."""
+        self._is_begun = False
+        """Whether what its user types now is a command of the conversation's."""
         self._told_last = ""
         """Of the ledger: what fails again and again is told once."""
 
     # --- which session -----------------------------------------------------------------------------------
 
     async def begin(self, shell: Shell) -> Meant | None:
+        meant = await self._meant_at_first(shell)
+        self._is_begun = True
+        return meant
+
+    async def _meant_at_first(self, shell: Shell) -> Meant | None:
         """The last one, if its user wants that; else a new one, about this directory's README, if they do."""
         self._here = await in_thread(project_files.chosen, self.home, self.options.project, shell.cwd)
         if self.options.context is not None:
@@ -162,7 +169,8 @@ class Soleur(OwnProfile):
         try:
             return opening.kept(*reference.find(text, [Home("soleur", self.home)]))
         except NotFound as error:
-            error.hint = error.hint if error.nearest else "`soleur sessions` lists them"
+            if error.is_unheard_of:
+                error.hint = f"{'/sessions' if self._is_begun else '`soleur sessions`'} lists them"
             raise
 
     def new(self, cwd: str) -> Meant:
