@@ -415,6 +415,14 @@ def test_sol_05_sol_06_sol_07_sol_10_at_a_terminal_sessions_are_listed_loaded_an
     assert wire_server.requests == []
 
 
+def test_g_7_a_session_in_which_nothing_was_said_leaves_no_lock(program):
+    """However often the program is started: what stays are locks that are not a session's."""
+    for _ in range(2):
+        assert program.within(*fresh(program)).code == 0
+    assert program.files == []
+    assert [path for path in program.home.rglob("*.lock") if not path.stem.endswith("~")] == []
+
+
 def test_g_4_each_id_of_the_list_at_a_terminal_is_enough_to_load_its_session(soleur, wire_server):
     """As short as it is shown: of two that begin alike, as much as tells them apart."""
     soleur.answers(wire_server, "ok")

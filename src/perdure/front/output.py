@@ -420,8 +420,10 @@ def painted(parts: Sequence[str | Styled], colour: bool) -> str:
 
 def lines_of(parts: Sequence[str | Styled], columns: int, colour: bool) -> list[str]:
     """The same, wrapped at words where it is wider than so many columns; on one line where there are none."""
+    if not columns:
+        return [painted(parts, colour)]
     plain = painted(parts, False)
-    if not columns or (len(plain) <= columns and plain.isascii() and plain.isprintable()):
+    if len(plain) <= columns and plain.isascii() and plain.isprintable():
         return [painted(parts, colour)]
     from perdure.front.wrapping import wrapped  # only a long line pays for it
 
