@@ -299,9 +299,9 @@ def test_sol_03_sol_12_at_a_terminal_what_could_not_be_saved_is_given_back(soleu
 
         limit(terminal.pid, 100)
         say(terminal, "/decide We go.")
-        terminal.until(lambda: text_of(terminal).count("Not saved: ") == 2)
+        terminal.until(lambda: text_of(terminal).count("Not saved:") == 2)
         until_edited(terminal, "/decide We go.")
-        shown = text_of(terminal).rpartition("Not saved: ")[2]
+        shown = text_of(terminal).rpartition("Not saved:")[2]
         assert "kept" not in shown
         assert "Decided: " not in shown
         limit(terminal.pid, None)

@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct
-from msgspec.structs import fields
-
 MOST_EDITS = 2
 """Letters that are added, left out or replaced; two letters in the wrong order are two edits."""
 _SHORT = 4
@@ -55,13 +52,12 @@ def nearest_name(key: str, known: Collection[str], others: Collection[str] = ())
     return min(near, key=edits.__getitem__, default="")
 
 
-def slips(data: Any, kind: type[Struct], others: Collection[str], spelt: Mapping[str, str]) -> Iterator[str]:
+def slips(
+    data: Any, names: Mapping[str, str], others: Collection[str], spelt: Mapping[str, str]
+) -> Iterator[str]:
     """For each slip in a group of settings, the end of a sentence. The keys are as pi spells them; those that
-    were spelt otherwise are in `spelt`."""
-    if not isinstance(data, dict):
-        return
-    names = {field.encode_name: field.name for field in fields(kind)}
-    for key in data:
+    were spelt otherwise are in `spelt`. `names` are ours, by pi's spelling."""
+    for key in data if isinstance(data, dict) else ():
         if near := nearest_name(key, names, others):
             written = spelt.get(key, key)
             yield f"{written!r:.60} is not known: did you mean {names[near] if '_' in written else near}?"

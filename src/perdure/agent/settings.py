@@ -212,7 +212,8 @@ def slips(home: str | None = None, *, project: str | None = None) -> list[str]:
         for group, kind, inside in groups:
             others = setting_names.PIS_OWN.get(group, ())
             where = f"{source}: {group}: " if group else f"{source}: "
-            found += [where + slip for slip in setting_names.slips(inside, kind, others, written.spellings)]
+            names = {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
+            found += [where + slip for slip in setting_names.slips(inside, names, others, written.spellings)]
     return found[:_MOST_SLIPS]
 
 
