@@ -104,6 +104,16 @@ def test_g_10_who_may_not_be_asked_is_not(offering, monkeypatch):
     assert offering.ask("y\n", may_ask=False) == (False, NOTICE)
 
 
+def test_g_10_an_agent_at_a_terminal_is_not_asked(offering, monkeypatch):
+    """A command that an agent runs may make itself a terminal, and type a yes there."""
+    monkeypatch.setenv("PERDURE_CALL", "a1")
+    answered = offering.ask("y\n")
+    assert not answered.is_trusted
+    assert "[y/N]" not in answered.told
+    assert "is not trusted" in answered.told
+    assert offering.decision is None
+
+
 @pytest.mark.parametrize("is_trusted", [True, False])
 @pytest.mark.parametrize("answer", [None, "n\n"])
 def test_g_10_what_is_decided_is_not_asked_again(is_trusted, answer, offering):
