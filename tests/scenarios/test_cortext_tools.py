@@ -113,23 +113,51 @@ def test_cor_12_a_killed_process_leaves_its_long_prompt_only_until_the_next_star
         killed.wait()
     assert left.stat().st_mode & 0o777 == 0o600
     assert cortext.git("status", "--porcelain", "--", ".workspace/prompts") == ""
-    (prompts / "notes.md").write_text("my own")
-    (prompts / "conversation-old.md").write_text("of an older version")
+    own = {prompts / name for name in ("notes.md", "conversation-notes.md", "conversation-security.md")}
+    for path in own:
+        path.write_text("my own")
+    older = prompts / "conversation-0ld_name.md"
+    older.write_text("of an older version")
+    older.chmod(0o600)
     with cortext.piped("resume", "two", "--tool", "claude") as alive:
         alive.until("tool ")
-        (used,) = {*prompts.iterdir()} - {prompts / "notes.md"}
+        (used,) = {*prompts.iterdir()} - own
         assert "TwoTwo" in used.read_text()
         cortext.within("start", "plan", "Next", stdin="Well?\n")
-        assert {*prompts.iterdir()} == {used, prompts / "notes.md"}
+        assert {*prompts.iterdir()} == {used, *own}
         os.kill(alive.process.pid, signal.SIGTERM)
         alive.wait()
-    assert [*prompts.iterdir()] == [prompts / "notes.md"]
+    assert {*prompts.iterdir()} == own
     elsewhere = cortext.home / "elsewhere"
     prompts.rename(elsewhere)
-    (elsewhere / "conversation-x.md").write_text("not ours")
+    not_ours = elsewhere / "conversation-x.12345678.md"
+    not_ours.write_text("not ours")
+    not_ours.chmod(0o600)
     prompts.symlink_to(elsewhere)
     cortext.within("start", "plan", "Last", stdin="Well?\n")
-    assert (elsewhere / "conversation-x.md").exists()
+    assert not_ours.exists()
+
+
+def test_cor_12_a_long_prompt_is_not_written_through_a_link(cortext, tools):
+    """A workspace may be somebody else's, and lead elsewhere. The tool is not started."""
+    cortext.talked("API design", "x" * 200_000, "Yes.")
+    elsewhere = cortext.home / "elsewhere"
+    elsewhere.mkdir()
+    (cortext.project / ".workspace" / "prompts").symlink_to(elsewhere)
+    done = cortext.run("resume", "api", "--tool", "claude")
+    assert (done.code, ".workspace/prompts" in done.err) == (1, True)
+    assert not (cortext.home / "claude.said").exists()
+    assert [*elsewhere.iterdir()] == []
+    assert cortext.state()["status"] == "paused"
+
+
+def test_cor_12_a_tool_may_remove_its_long_prompt(cortext, tools):
+    """Its exit code is ours all the same, and the conversation is committed."""
+    cortext.talked("API design", "x" * 200_000, "Yes.")
+    (tools / "claude").write_text("#!/bin/sh\nrm -r .workspace/prompts\nexit 3\n")
+    done = cortext.run("resume", "api", "--tool", "claude")
+    assert done.code == 3
+    assert "Committed" in done.err
 
 
 def test_cor_12_the_registrys_tool_counts_where_its_user_trusts_the_workspace(cortext, tools):

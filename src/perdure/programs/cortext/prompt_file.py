@@ -8,11 +8,12 @@ which its process holds for longer than the file exists: a file whose lock nobod
 from __future__ import annotations
 
 import os
+import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from tempfile import mkstemp
 
-from perdure.errors import NotSaved, PerdureError
+from perdure.errors import NotSaved
 from perdure.programs.cortext.workspace import FOLDER
 from perdure.session.git_exclude import keep_out
 from perdure.session.holder import holder_at
@@ -20,37 +21,41 @@ from perdure.session.stores import files
 
 PROMPTS = os.path.join(FOLDER, "prompts")
 _LOCKS = os.path.join(FOLDER, "locks")
-_PREFIX, _SUFFIX = "conversation-", ".md"
+_NAME = re.compile(r"conversation-(?:(.+)\.)?[a-z0-9_]{8}\.md", re.DOTALL)
+_MODE = 0o600
 
 
 @contextmanager
 def written(prompt: bytes, workspace: str, lock: str) -> Iterator[str]:
     """The file's name, from the workspace on. `lock` is the conversation's, and held by this process."""
-    folder = os.path.join(workspace, PROMPTS)
     stem = os.path.basename(lock).removesuffix(".lock")
-    with files.told(NotSaved, folder):
+    relative = os.path.join(PROMPTS, f"conversation-{stem}.{os.urandom(4).hex()}.md")
+    with files.told(NotSaved, os.path.join(workspace, PROMPTS)):
         files.new_folder(workspace, PROMPTS, private=False)
         keep_out(workspace, [PROMPTS])
-        descriptor, path = mkstemp(_SUFFIX, f"{_PREFIX}{stem}.", folder)  # nobody else's to read: 0600
-        with open(descriptor, "wb") as file:
-            file.write(prompt)
+        with files.folder_of(workspace, relative) as (folder, name):
+            file = files.make_in(folder, name, private=True)
     try:
-        yield os.path.relpath(path, workspace)
+        with file, files.told(NotSaved, os.path.join(workspace, relative)):
+            files.write_all(file.fileno(), prompt)
+        yield relative
     finally:
-        with files.told(NotSaved, path):
-            os.unlink(path)
+        _remove(workspace, relative)
 
 
 def remove_left_behind(workspace: str) -> None:
-    """Remove the files of processes that are gone. What cannot be removed waits for the next start."""
+    """Remove the files of processes that are gone."""
     for name in files.names(workspace, PROMPTS):
-        if not name.startswith(_PREFIX) or not name.endswith(_SUFFIX):
-            continue
-        stem = name.removeprefix(_PREFIX).removesuffix(_SUFFIX).rpartition(".")[0]
-        if holder_at(os.path.join(workspace, _LOCKS, f"{stem}.lock")) is not None:
-            continue
-        with (
-            suppress(OSError, PerdureError),
-            files.folder_of(workspace, os.path.join(PROMPTS, name)) as (folder, own),
-        ):
-            os.unlink(own, dir_fd=folder)
+        if match := _NAME.fullmatch(name):
+            lock = os.path.join(workspace, _LOCKS, f"{match[1] or ''}.lock")
+            if holder_at(lock) is None:
+                _remove(workspace, os.path.join(PROMPTS, name))
+
+
+def _remove(workspace: str, relative: str) -> None:
+    """Remove a file that is as `written` makes them: others here are their users'. What cannot be removed
+    waits for the next start; the tool may have removed it already."""
+    with suppress(OSError), files.folder_of(workspace, relative) as (folder, name):
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISREG(status.st_mode) and stat.S_IMODE(status.st_mode) == _MODE:
+            os.unlink(name, dir_fd=folder)
