@@ -143,6 +143,37 @@ def test_cor_18_where_commits_are_switched_off_conversations_are_only_saved(cort
     assert f"Saved, and not committed: {why}." in done.err
 
 
+def test_cor_18_where_commits_are_switched_off_init_makes_no_repository(cortext):
+    """Nor does the next one, which is not told again."""
+    folder = cortext.home / "fresh"
+    folder.mkdir()
+    cortext.project = folder
+    cortext.within("init", "--no-commit")
+    assert cortext.within("init").out == "~/fresh is a workspace already; nothing was changed.\n"
+    assert not (folder / ".git").exists()
+
+
+def test_cor_18_the_switch_changes_nothing_else_in_the_registry(cortext):
+    """Numbers that Python cannot hold included, and what init does not know."""
+    path = cortext.project / ".workspace" / "registry.json"
+    path.write_text('\ufeff{"x": 1e400, "y": {"a" : 1.10},\n"commit" :true}')
+    assert cortext.within("init", "--no-commit").code == 0
+    assert path.read_text() == '{\n  "x": 1e400,\n  "y": {"a" : 1.10},\n  "commit": false\n}\n'
+
+
+def test_cor_20_init_says_where_git_ignores_the_workspace(cortext):
+    """As the user's own rules may have it: then nothing was committed."""
+    rules = cortext.home / ".config" / "git" / "ignore"
+    rules.parent.mkdir(parents=True)
+    rules.write_text(".workspace\n")
+    folder = cortext.home / "fresh"
+    folder.mkdir()
+    cortext.project = folder
+    shown = cortext.within("init").out
+    assert "Git ignores .workspace/, so it was not committed" in shown
+    assert "Committed" not in shown
+
+
 def test_cor_18_a_switch_that_is_neither_on_nor_off_is_an_error(cortext):
     """Nothing is committed that somebody may have meant to keep to themselves."""
     path = cortext.project / ".workspace" / "registry.json"

@@ -3,6 +3,7 @@ interrupted call is completed by the next one, and a complete workspace is left 
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import shlex
@@ -15,6 +16,7 @@ from perdure.front.output import Output, Styled
 from perdure.front.visible import one_line
 from perdure.programs.cortext import repository
 from perdure.programs.cortext.workspace import COMMIT, FOLDER, REGISTRY, Workspace
+from perdure.session.record import dumps, members
 from perdure.session.stores import files
 from perdure.session.stores.cortext_folder import CONVERSATIONS
 
@@ -44,7 +46,8 @@ def init(options: SimpleNamespace, out: Output) -> int:
     elif options.no_commit:
         is_changed = _stop_committing(path)
     Workspace(path).remember()
-    has_made_repository, git_notes = _repository(path, is_there) if not options.no_commit else (False, [])
+    is_wanted = not options.no_commit and _commits(path)
+    has_made_repository, git_notes = _repository(path, is_there) if is_wanted else (False, [])
     if is_there:
         is_changed |= has_made_repository
         out.line(f"{shown} is a workspace already{'.' if is_changed else '; nothing was changed.'}")
@@ -97,29 +100,27 @@ def _committed(path: str) -> str | PerdureError:
         )
     except PerdureError as error:
         return error
-    on = f" on {made.branch}" if made and made.branch else ""
+    if made is None:
+        return f"Git ignores {FOLDER}/, so it was not committed; `git add --force {FOLDER}` adds it."
+    on = f" on {made.branch}" if made.branch else ""
     return one_line(f"Committed {FOLDER}/ to it{on}.")
 
 
 def _stop_committing(path: str) -> bool:
-    """Whether that changed anything."""
+    """Whether that changed anything. All other settings stay as they were written."""
+    if not _commits(path):
+        return False
     relative = os.path.join(FOLDER, REGISTRY)
-    shown = config.as_typed(os.path.join(path, relative))
     with files.open_to_read(path, relative) as file:
         text = files.read_all(file.fileno(), _LARGEST)
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise PerdureError(f"{shown} is not JSON: {error}", "correct it there, or remove it") from None
-    if not isinstance(found, dict):
-        raise PerdureError(
-            f"{shown} is not an object of settings, in braces", "correct it there, or remove it"
-        )
-    if found.get(COMMIT) is False:
-        return False
-    data = json.dumps({**found, COMMIT: False}, indent=2, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    files.replace(path, relative, data + b"\n", private=False)
+    found = {**members(text.removeprefix(codecs.BOM_UTF8)), COMMIT: b"false"}
+    lines = [b"  %b: %b" % (dumps(name), value) for name, value in found.items()]
+    files.replace(path, relative, b"{\n" + b",\n".join(lines) + b"\n}\n", private=False)
     return True
+
+
+def _commits(path: str) -> bool:
+    return bool(Workspace(path).settings().values.get(COMMIT, True))
 
 
 def _make(path: str, *, commits: bool) -> None:
