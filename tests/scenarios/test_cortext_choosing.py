@@ -59,6 +59,15 @@ def test_cor_07_behind_the_command_too_a_number_is_only_a_number(cortext, held):
     assert cortext.within("resume", year, stdin="1\n").out.startswith("Here are your")
 
 
+def test_cor_07_a_number_is_no_beginning_of_a_year_or_of_another_number(cortext, held):
+    """Every id begins with a 2, and every number with a 0: one of three is meant by no 20, and by no 0."""
+    for text in ("4", "20", "0", "00"):
+        assert cortext.within("resume", text).code == 3
+        assert json.loads(cortext.within("resume", text, "--list", "--json").out) == []
+    assert cortext.within("resume", "2", "--type", "plan").code == 3
+    assert cortext.within("resume", "1", "--type", "plan").out.startswith('[Resuming "Team retreat"]\n')
+
+
 @needs_tool("tmux")
 def test_cor_07_at_a_terminal_the_newest_ten_are_on_the_screen_and_more_when_asked_for(cortext, wire_server):
     """Of thirty. Their numbers stay what they are, and words are searched for in all."""

@@ -24,14 +24,16 @@ _LINES_AROUND = 3
 
 def matching(text: str, among: Sequence[Row], workspace: Workspace, out: Output) -> list[Row]:
     """Those that somebody may mean by this: an id, its beginning, words of a title or summary, of messages.
-    The first of these that fits any decides. Digits alone are never words."""
+    The first of these that fits any decides. Digits alone are never words, and of an id only all the digits
+    of its year or its number."""
     text = composed(text.strip().removeprefix("cortext:"))
     if not text:
         return []
+    beginning = f"{text}-" if text.isdecimal() else text
     for found in (
         [row for row in among if composed(row.id) == text],
         [row for row in among if _name(row) == text],
-        [row for row in among if composed(row.id).startswith(text) or _name(row).startswith(text)],
+        [row for row in among if composed(row.id).startswith(beginning) or _name(row).startswith(beginning)],
     ):
         if found:
             return found
