@@ -120,6 +120,20 @@ def test_cor_18_a_transcript_that_is_cut_is_completed_before_it_is_committed(tal
     assert path.read_bytes() == whole + b"\nMy own note"
 
 
+def test_cor_18_a_transcript_that_is_cut_after_a_pause_is_completed_when_it_is_left(talked, monkeypatch):
+    """The pause of a conversation that nobody talks in has saved its status already."""
+    monkeypatch.setenv("CORTEXT_INACTIVITY_SECONDS", "0.2")
+    with talked.piped("resume", "ship") as talk:
+        talk.until(lambda: "is saved and paused" in talk.err)
+        path = next(talked.folder().glob("*.md"))
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-9])
+        talk.process.stdin.close()
+        assert talk.wait() == 0
+    assert path.read_bytes() == whole
+    assert talked.is_committed()
+
+
 def test_cor_19_only_the_session_changed_is_a_session_update(talked):
     """Resumed and paused again, the transcript is as it was."""
     assert talked.within("resume", "ship").code == 0

@@ -37,6 +37,8 @@ async def put_down(conversation: Conversation, status: str) -> None:
     CORTEXT.check(before or lifecycle.ACTIVE, status)
     if before != status:
         await conversation.record(lifecycle.body(status))
+    else:
+        await in_thread(session.append)  # nothing, which completes a transcript that was cut meanwhile
 
 
 async def summarise(conversation: Conversation, hurried: asyncio.Event) -> str:

@@ -246,8 +246,6 @@ class CortextWriter(JsonlWriter):
             self._place(must=must)
         before = self._cursor
         cursor = super()._append(entries)
-        if not entries:
-            return cursor
         try:
             with files.told(NotSaved, self._ref.path):
                 aim = self._aim(entries)
@@ -300,7 +298,7 @@ class CortextWriter(JsonlWriter):
             if aim.shows:
                 title, show = layout.title_in(members), self._transcript_of(members).show
                 show(aim.fresh, aim.unshown, lambda: store.read_back(ref), title)
-            elif self._tally.messages and any(map(layout.says_facts, aim.fresh)):
+            elif self._tally.messages and (not aim.fresh or any(map(layout.says_facts, aim.fresh))):
                 # It is not synced: a power cut may have torn what session.json says is there.
                 title, complete = layout.title_in(members), self._transcript_of(members).complete
                 complete(lambda: store.read_back(ref), title)
