@@ -138,9 +138,8 @@ def commands_of_the_page(*, of_servers: bool) -> list[str]:
 
 def run_all(commands: list[str], folder: Path) -> None:
     for command in commands:
-        done = processes.run_typed(
-            command, capture_output=True, text=True, cwd=folder, stdin=subprocess.DEVNULL
-        )
+        answer = "y\n" if command == "pi trust" else ""
+        done = processes.run_typed(command, capture_output=True, text=True, cwd=folder, input=answer)
         wanted = 1 if "/compact" in command else 0  # a new session has nothing to condense
         assert done.returncode == wanted, f"{command}: {done.stdout}{done.stderr}"
 
