@@ -116,6 +116,15 @@ def test_g_10_without_proc_ancestors_are_known_by_their_names(name, is_ours, tmp
     assert done.stdout.strip() == str(is_ours)
 
 
+@pytest.mark.process
+def test_g_10_with_neither_proc_nor_ps_the_mark_has_to_do(monkeypatch):
+    monkeypatch.delattr("os.memfd_create", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert not is_started_by_agent()
+    monkeypatch.setenv("PERDURE_CALL", "a1")
+    assert is_started_by_agent()
+
+
 @pytest.mark.parametrize(
     ("command", "is_ours"),
     [

@@ -126,6 +126,21 @@ def test_a_supervisor_that_does_not_answer_is_replaced(supervisor, monkeypatch):
     assert run(supervisor, "echo next") == "next"
 
 
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+def test_a_supervisor_that_hangs_or_is_killed_when_it_is_closed_leaves_nothing(
+    supervisor, tag, monkeypatch, number
+):
+    """It can say no more what it has ended; what has its mark is ended from here."""
+    monkeypatch.setattr("perdure.agent.supervisor.GIVE_UP", 0.2)
+    run(supervisor, f"(setsid sleep {tag} >/dev/null 2>&1 &)")
+    assert len(sleepers(tag)) == 1
+    assert supervisor._link is not None
+    supervisor._link._is_closing = True  # as it is from the first moment of closing on
+    os.kill(own_process(supervisor), number)
+    supervisor.close()
+    until(lambda: not sleepers(tag))
+
+
 def test_a_command_is_given_nothing_but_what_it_should_have(supervisor):
     """Its own descriptors, the signals as they are by default, its own session, and the mark."""
     script = "ls /proc/self/fd | tr '\\n' ' '; grep -E '(Blk|Ign):' /proc/self/status; ps -o sid= $$; echo $$"
@@ -216,6 +231,15 @@ def test_many_commands_at_once_from_many_threads(supervisor):
     assert len(os.listdir("/dev/fd")) == before
 
 
+def use_altered(monkeypatch, tmp_path, lines: str) -> None:
+    """Let supervisors run with these lines at the end of their program."""
+    source = Path(supervisor_process.__file__).read_text()
+    assert source.count("\nif __name__ ==") == 1
+    copy = tmp_path / "altered_supervisor.py"
+    copy.write_text(source.replace("\nif __name__ ==", f"\n{lines}\n\nif __name__ =="))
+    monkeypatch.setattr(supervisor_process, "__file__", str(copy))
+
+
 WITHOUT = """
 def unknown(*_):
     raise OSError(38, "not implemented")
@@ -228,20 +252,14 @@ def spawn_without_setsid(*words, setsid=False, **options):
 spawn, os.posix_spawn, os.pidfd_open = os.posix_spawn, spawn_without_setsid, unknown
 HAS_PROC = False
 _become_subreaper = lambda: False
-
-if __name__ =="""
+"""
 
 
 @needs_tool("ps")
 def test_on_a_system_that_offers_less_groups_and_kinship_tell(supervisor, tag, monkeypatch, tmp_path):
     """No subreaper and no /proc, as on macOS: what is in the background ends, also an orphan, and without a
     wait. No pidfd, as in some sandboxes, and no setsid for a new process: all the same."""
-    source = Path(supervisor_process.__file__).read_text()
-    assert source.count("\nif __name__ ==") == 1
-    source = source.replace("\nif __name__ ==", WITHOUT)
-    copy = tmp_path / "without_subreaper.py"
-    copy.write_text(source)
-    monkeypatch.setattr(supervisor_process, "__file__", str(copy))
+    use_altered(monkeypatch, tmp_path, WITHOUT)
     assert run(supervisor, "exit 0") == "(no output)"
     started(supervisor, f"sleep {tag} & (sleep {tag} &) ; setsid sleep {tag} & sleep {tag}")
     left = started(supervisor, f"(sleep {tag} &)")
@@ -253,3 +271,30 @@ def test_on_a_system_that_offers_less_groups_and_kinship_tell(supervisor, tag, m
     assert time.monotonic() - began < supervisor_process.GIVE_UP
     assert not sleepers(tag)
     assert len([each for each in ended if each.name == "sleep"]) == 5
+
+
+def test_where_processes_cannot_be_listed_groups_are_ended(supervisor, tag, monkeypatch, tmp_path):
+    """Neither /proc nor ps: a time-out and a close end what is in the group of a command."""
+    use_altered(monkeypatch, tmp_path, "HAS_PROC, os.environ['PATH'] = False, '/nowhere'")
+    supervisor.begin()
+    monkeypatch.setattr(supervisor_process, "HAS_PROC", False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    context = ToolContext("/", environment=ENVIRONMENT, supervisor=supervisor)
+    call = BASH.run(Bash(f"echo begun; sleep {tag} & sleep {tag}", timeout=0.2), context)
+    assert asyncio.run(call).text == "begun\n\nCommand timed out after 0.2 s"
+    assert not sleepers(tag)
+    run(supervisor, f"sleep {tag} >/dev/null 2>&1 &")
+    assert len(sleepers(tag)) == 1
+    assert len(supervisor.close()) == 1
+    assert not sleepers(tag)
+
+
+def test_all_are_asked_to_end_before_they_are_forced(supervisor, monkeypatch, tmp_path):
+    """However long it takes to list and name them, as `ps` may for each."""
+    slow = "names, name_of = name_of, lambda pid: time.sleep(2 * GRACE) or names(pid)"
+    use_altered(monkeypatch, tmp_path, slow)
+    ready, asked = tmp_path / "ready", tmp_path / "asked"
+    started(supervisor, f"trap 'echo > {asked}; exit' TERM; echo > {ready}; while :; do sleep 0.01; done")
+    until(ready.exists)
+    supervisor.close()
+    assert asked.exists()

@@ -99,7 +99,10 @@ def _ancestor_commands() -> Iterator[list[str]]:
     import subprocess
 
     ps = ["ps", "-A", "-ww", "-o", "pid=,ppid=,command="]
-    listed = subprocess.run(ps, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    try:
+        listed = subprocess.run(ps, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except OSError:  # there is no ps: the mark has to do
+        return
     parents: dict[int, tuple[int, list[str]]] = {}
     for line in listed.stdout.decode("utf-8", "replace").splitlines():
         own, parent, *command = line.split()

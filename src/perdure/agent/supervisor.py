@@ -2,8 +2,8 @@
 
 A `Supervisor` starts them by way of a process of its own (supervisor_process.py), which ends them and all
 that they have started when it is closed or this program dies. That process is started with the first of them.
-If somebody kills it, all that it had started is ended from here, and the next command gets a new one. A
-supervisor may be used from any thread and event loop.
+If somebody kills it, what it had started is ended from here, as far as sessions and marks tell, and the next
+command gets a new one. A supervisor may be used from any thread and event loop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from perdure import config
 from perdure.agent.process_origin import MARK
-from perdure.agent.supervisor_process import GIVE_UP, GRACE, HAS_PROC, RELEASE, all_processes
+from perdure.agent.supervisor_process import GIVE_UP, GRACE, HAS_PROC, RELEASE, all_processes, has_members
 
 if TYPE_CHECKING:
     import subprocess
@@ -207,6 +207,8 @@ class _Link:
         """Those that were still running when it was closed."""
         self._answers: queue.SimpleQueue[Process | tuple[str, int] | None] = queue.SimpleQueue()
         self._is_closing = self._is_lost = False
+        self._is_done = False
+        """True if the process has ended all that it had started, or was to leave it."""
         self._reader = threading.Thread(target=self._read, daemon=True, name="supervisor")
         self._reader.start()
         self._answer()
@@ -246,6 +248,7 @@ class _Link:
         self._is_closing = True
         with suppress(OSError):
             if is_released:
+                self._is_done = True
                 self._socket.sendall(RELEASE)
             self._socket.shutdown(socket.SHUT_WR)
         try:
@@ -265,14 +268,17 @@ class _Link:
                     self._running.pop(pid).end(code, may_have_left_others=bool(others))
                 elif kind == "ended":
                     self.ended.append(BackgroundProcess(int(rest[0]), " ".join(rest[1:])))
+                elif kind == "done":
+                    self._is_done = True
                 elif kind == "started":
                     process = self._running[int(rest[0])] = Process(int(rest[0]))
                     self._answers.put(process)
                 else:
                     self._answers.put((rest[0], int(rest[1])) if rest else ("", 0))
         self._is_lost = True
-        if not self._is_closing:
+        if not self._is_done:  # it was killed, perhaps while it was closing
             self._end_what_is_left()
+        if not self._is_closing:
             self._process.wait()
             self._socket.close()
         self._answers.put(None)
@@ -285,11 +291,14 @@ class _Link:
         give_up_at = time.monotonic() + GIVE_UP
         misses = 0
         while misses < 2 and time.monotonic() < give_up_at:
+            table = all_processes()
             living = [
                 each.pid
-                for each in all_processes()
+                for each in table
                 if each.group in self._running or each.session in self._running or self._is_marked(each.pid)
             ]
+            if not table:
+                living = [-pid for pid in self._running if has_members(pid)]
             for pid in living:
                 with suppress(OSError):
                     os.kill(pid, _SIGKILL)

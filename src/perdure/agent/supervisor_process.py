@@ -11,7 +11,8 @@ those that ask a process to end, are not for it: it ends last.
 
 Its standard input is a socket. A request is the length of its text, sent together with the descriptors that
 the new process gets, and the text. An answer is a line: `ready`, `started PID`, `failed WHERE ERRNO`, and
-later `exited PID CODE OTHERS`; at the end, `ended PID NAME` for each process that was still running.
+later `exited PID CODE OTHERS`; at the end, `ended PID NAME` for each process that was still running, and
+`done` when none is.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class RunningProcess:
 
 
 def all_processes() -> list[RunningProcess]:
-    """Without those that have ended and only wait to be noticed."""
+    """Without those that have ended and only wait to be noticed. None where there is neither /proc nor ps."""
     return _from_proc() if HAS_PROC else _from_ps()
 
 
@@ -74,10 +75,13 @@ def _from_ps() -> list[RunningProcess]:
     import subprocess
 
     command = ["ps", "-A", "-o", "pid=,ppid=,pgid=,state=,lstart="]
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as listing:
-        listed, _ = listing.communicate()
+    try:
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as listing:
+            listed, _ = listing.communicate()
+    except OSError:
+        return []
     found = []
     for line in listed.decode("utf-8", "replace").splitlines():
         pid, parent, group, state, started = line.split(None, 4)
@@ -96,13 +100,27 @@ def _name_of(pid: int) -> str:
         import subprocess
 
         command = ["ps", "-p", str(pid), "-o", "comm="]
-        listed = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        try:
+            listed = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        except OSError:
+            return ""
         return os.path.basename(listed.stdout.decode("utf-8", "replace"))
     try:
         with open(f"/proc/{pid}/comm", "rb") as file:
             return file.read().decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def has_members(group: int) -> bool:
+    """Whether any process is in a group; those count that only wait to be noticed."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def add_descendants(found: set[int], processes: list[RunningProcess]) -> None:
@@ -226,7 +244,7 @@ class _Supervisor:
         finally:
             os.chdir(os.sep)
         self.running.add(pid)
-        if not self.is_subreaper:
+        if not (self.is_subreaper and HAS_PROC):
             self.sessions.add(pid)
         self.tell(f"started {pid}")
 
@@ -248,7 +266,7 @@ class _Supervisor:
             if pid in self.running:
                 self.running.discard(pid)
                 ended.append((pid, os.waitstatus_to_exitcode(status)))
-        self.sessions = {each for each in self.sessions if each in self.running or _has_members(each)}
+        self.sessions = {each for each in self.sessions if each in self.running or has_members(each)}
         for pid, code in ended:
             self.tell(f"exited {pid} {code} {int(others or pid in self.sessions)}")
 
@@ -263,7 +281,8 @@ class _Supervisor:
             living = self.living() - beyond_us
             if not asked:
                 for pid in sorted(living):
-                    self.tell(f"ended {pid} {name_of(pid)}")
+                    self.tell(f"ended {abs(pid)} {name_of(pid)}")
+                force_at = time.monotonic() + GRACE  # to name them may have taken longer than that
             is_forced = time.monotonic() >= force_at
             for pid in living if is_forced else living - asked:
                 try:
@@ -275,9 +294,13 @@ class _Supervisor:
             asked |= living
             misses = 0 if living else misses + 1
             time.sleep(0.01 if living else 0)
+        self.tell("done")
 
     def living(self) -> set[int]:
+        """Their pids; where none can be listed, the negative numbers of groups, as `kill` takes them."""
         table = all_processes()
+        if not table:
+            return {-each for each in self.sessions if has_members(each)}
         found = {each.pid for each in table if each.parent == os.getpid()}
         found |= {each.pid for each in table if self.sessions & {each.group, each.session}}
         add_descendants(found, table)
@@ -288,16 +311,6 @@ class _Supervisor:
             self.link.sendall(f"{line}\n".encode())
         except OSError:
             pass  # the program is gone, which the next look at the link says
-
-
-def _has_members(session: int) -> bool:
-    try:
-        os.killpg(session, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def _program(name: bytes, path: bytes) -> bytes:

@@ -32,7 +32,14 @@ from msgspec import Struct
 from perdure.agent import supervisor_process
 from perdure.agent.process_origin import MARK
 from perdure.agent.supervisor import BackgroundProcess, Supervisor, of_this_program
-from perdure.agent.supervisor_process import GIVE_UP, GRACE, add_descendants, all_processes, name_of
+from perdure.agent.supervisor_process import (
+    GIVE_UP,
+    GRACE,
+    add_descendants,
+    all_processes,
+    has_members,
+    name_of,
+)
 
 _TETHER = 97  # its number in a process: shells use those up to 10, and 255
 _QUIET = 0.1  # a child in the background may hold the pipe for ever; what the command wrote comes at once
@@ -292,6 +299,8 @@ class _Tree:
 
     def living(self) -> set[int]:
         table = {each.pid: each for each in all_processes()}
+        if not table:  # they cannot be listed: the group is all that can be signalled
+            return ({-self.root} if has_members(self.root) else set()) - self.beyond_us
         table.pop(os.getpid(), None)
         found = {
             each.pid
@@ -306,7 +315,7 @@ class _Tree:
 
     def named(self) -> list[BackgroundProcess]:
         """Those that run now, by their pids and the names of their programs."""
-        return [BackgroundProcess(pid, name_of(pid)) for pid in sorted(self.living())]
+        return [BackgroundProcess(abs(pid), name_of(pid)) for pid in sorted(self.living())]
 
     def _is_marked(self, pid: int) -> bool:
         with contextlib.suppress(OSError):  # it has ended, or is another user's
