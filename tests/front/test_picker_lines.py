@@ -40,6 +40,7 @@ def row(**about) -> Row:
         "waits": False,
         "cwd": "/home/me/api-server",
         "project": "",
+        "root": "",
         "size": 1,
         "problem": None,
         "lock": "/home/me/s.lock",
