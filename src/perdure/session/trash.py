@@ -46,7 +46,7 @@ from perdure.session.trash_note import (
 DAYS = 30
 _LOCK = os.path.join("locks", "trash~.lock")
 _WAIT = 10.0
-_SYNCS_AT_ONCE = 16
+_SYNCS_AT_ONCE = 4
 """Threads that wait for the disk: it writes down together what is wanted together."""
 
 
