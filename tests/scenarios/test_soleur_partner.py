@@ -146,3 +146,27 @@ def test_g_9_an_option_names_the_model_of_every_command_that_talks(soleur, wire_
         "asked",
         "asked",
     ]
+
+
+def test_g_9_without_a_key_it_spars_by_rules_from_what_it_has(soleur, home):
+    """Its questions quote the README, the decisions and what was said; that rules draw them is a notice,
+    once, and never part of what is kept."""
+    (soleur.project / "README.md").write_text(
+        "# Rota\n\nManagers need it every week. We plan to charge per seat.\n"
+    )
+    lines = [
+        "y",
+        "Three teams paid 20 dollars.",
+        "/decide We charge 20 dollars a seat.",
+        "Let us make it free.",
+    ]
+    done = soleur.within("--fresh", stdin="".join(f"{line}\n" for line in lines))
+    assert (done.code, done.err.count("are drawn by rules")) == (0, 1)
+    answers = [text for role, text in soleur.said() if role == "assistant"]
+    assert "README.md says “We plan to charge per seat”" in answers[0]
+    assert "“Three teams paid 20 dollars”: that is evidence." in answers[1]
+    assert "you decided “We charge 20 dollars a seat”. Now you say “Let us make it free”" in answers[2]
+    assert all(answer.strip() in done.out and "rules" not in answer for answer in answers)
+    again = soleur.within(stdin="y\nAnd now?\n")
+    assert again.code == 0
+    assert soleur.said()[-1][1] not in answers

@@ -61,6 +61,7 @@ class AgentSession:
         extensions: Iterable[Register] | None = None,
         trusted: bool | None = None,
         alongside: Alongside | None = None,
+        offline_answer: Callable[[], str] | None = None,
     ) -> None:
         """Without a `sessions_dir`, sessions are kept with pi's. What `settings` do not say is read from pi's
         and, if it is `trusted`, from those of `cwd`: whether it is, the user has decided, unless you say so.
@@ -68,7 +69,8 @@ class AgentSession:
         without it, all of them. `extensions` are functions that register what they add, in place of those
         that are installed. The system prompt `tells_of_project` or not: its instructions, its
         directory, and what settings and extensions add for work in it.
-        What `alongside` makes of a whole answer is on disk together with it, or neither is."""
+        What `alongside` makes of a whole answer is on disk together with it, or neither is.
+        `offline_answer` makes what the `offline` model answers where there are no tools."""
         self._cwd = config.directory(cwd) if cwd is not None else config.here()
         self._sessions_dir = sessions_dir
         self.notices: list[str] = []
@@ -93,7 +95,9 @@ class AgentSession:
         self._alongside = alongside
         self._models = ModelRegistry(self._settings, extensions=self._equipment.providers)
         self._supervisor = Supervisor()
-        self._connections = Connections(self._equipment.providers, notice=self._notice_once)
+        self._connections = Connections(
+            self._equipment.providers, notice=self._notice_once, offline_answer=offline_answer
+        )
         self._chooser = ModelChooser(self._settings, self._models, self._connections, self.notices.append)
         self._agent: Agent | None = None
         self._session: Session | None = None

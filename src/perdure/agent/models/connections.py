@@ -25,11 +25,15 @@ class Provider(Protocol):
 
 class Connections:
     def __init__(
-        self, extensions: Mapping[str, Provider] = {}, notice: Callable[[str], None] = lambda _: None
+        self,
+        extensions: Mapping[str, Provider] = {},
+        notice: Callable[[str], None] = lambda _: None,
+        offline_answer: Callable[[], str] | None = None,
     ) -> None:
         """`extensions` are the providers that they bring, by name. `notice` takes what a model has to say to
-        the user beside its answers."""
+        the user beside its answers. `offline_answer` is what `offline` answers where there are no tools."""
         self._notice = notice
+        self._offline_answer = offline_answer
         self._ways = {name: each.way for name, each in extensions.items()}
         self._wire: Wire | None = None
 
@@ -40,7 +44,7 @@ class Connections:
             return way(model, key)
         if model.api == OFFLINE:
             offline: LanguageModel = registry.load("perdure.agent.models.offline:Offline")(
-                model, self._notice
+                model, self._notice, self._offline_answer
             )
             return offline
         from perdure.agent.models.http import Remote, Wire

@@ -23,10 +23,11 @@ from perdure.front.profile import OwnProfile
 from perdure.front.shell import Shell
 from perdure.front.slash import Slash
 from perdure.front.visible import one_line
-from perdure.programs.soleur import attached, damaged, listing, persona, project_files
+from perdure.programs.soleur import attached, damaged, listing, persona, project_files, sparring
 from perdure.programs.soleur.attached import Part
 from perdure.programs.soleur.decisions import Decision
 from perdure.programs.soleur.notebook import Notebook
+from perdure.programs.soleur.sparring import Material
 from perdure.session import reference
 from perdure.session.entry import Assistant, Body, User
 from perdure.session.layouts import Home
@@ -94,6 +95,7 @@ class Soleur(OwnProfile):
         super().__init__(options, persona.settings())
         self._prompt = persona.prompt()
         self._notebooks: dict[str, Notebook] = {}
+        self._sessions: dict[str, Session] = {}
         self._to_attach: Part | None = None
         """A file that its user wanted before there was a session."""
         self._waits = False
@@ -186,14 +188,25 @@ class Soleur(OwnProfile):
         def found_in(answer: Assistant) -> Iterable[Body]:
             return self._notebooks[meant.ref.id].found_in(answer)
 
-        return AgentSession(
+        is_first = True
+
+        def answer_by_rules() -> str:
+            nonlocal is_first
+            if is_first:
+                agent.notices.append(sparring.NOTICE)
+                is_first = False
+            return sparring.ask(self._material(meant.ref.id))
+
+        agent = AgentSession(
             cwd=cwd,
             tools=[],
             system_prompt=self._prompt,
             trusted=trusted,
             tells_of_project=False,
             alongside=found_in,
+            offline_answer=answer_by_rules,
         )
+        return agent
 
     async def prepare(self, conversation: Conversation) -> None:
         await super().prepare(conversation)
@@ -205,6 +218,7 @@ class Soleur(OwnProfile):
         if before := self._notebooks.get(conversation.session.id):
             notebook.take_over(before)
         self._notebooks[conversation.session.id] = notebook
+        self._sessions[conversation.session.id] = conversation.session
         await self._file(conversation, lambda mark: in_thread(conversation.session.append, mark))
         conversation.agent.tell(*await in_thread(notebook.told))
         if notebook.unreadable is not None:
@@ -221,6 +235,17 @@ class Soleur(OwnProfile):
         if known := len(await in_thread(notebook.known)):
             said = f"Told of {counted(known, 'decision')} of {project.name}; /decisions lists them."
             conversation.face.note(Styled(one_line(said), "dim"))
+
+    def _material(self, id: str) -> Material:
+        """What a partner without a language model has to ask about."""
+        notebook, path = self._notebooks[id], self._sessions[id].path()
+        said = [(entry.role, entry.text) for entry in path if entry.type == "message"]
+        return Material(
+            [(part.name, part.content) for part in notebook.parts],
+            [(each.timestamp, each.content) for each in notebook.known()],
+            [text for role, text in said if role == "user"],
+            [text for role, text in said if role == "assistant"],
+        )
 
     def notebook(self, conversation: Conversation) -> Notebook:
         return self._notebooks[conversation.session.id]

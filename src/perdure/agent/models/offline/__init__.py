@@ -12,6 +12,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
+from perdure.agent.aside import in_thread
 from perdure.agent.models import OFFLINE, Finished, Model, Piece, Request, Sent, Usage
 from perdure.agent.models.offline.inquiry import Call, Plan, Turn, last_turn, pursue
 from perdure.agent.tokens import of_message, of_text
@@ -51,10 +52,17 @@ _TAKES = {
 
 
 class Offline:
-    def __init__(self, model: Model, notice: Callable[[str], None] = lambda _: None) -> None:
-        """`notice` is called before the first answer of a conversation, with what the user should know."""
+    def __init__(
+        self,
+        model: Model,
+        notice: Callable[[str], None] = lambda _: None,
+        answer: Callable[[], str] | None = None,
+    ) -> None:
+        """`notice` is called before the first answer of a conversation, with what the user should know. A
+        program may have an `answer` of its own, made by rules of its own, where there are no tools."""
         self._model = model
         self._notice = notice
+        self._own_answer = answer
 
     @property
     def model(self) -> Model:
@@ -63,7 +71,10 @@ class Offline:
     async def stream(self, request: Request) -> AsyncIterator[Piece | Finished]:
         if _is_first_answer(request):
             self._notice(NOTICE if request.tools else NOTICE_WITHOUT_TOOLS)
-        answer = respond(request)
+        if self._own_answer is None or request.tools or _is_for_summary(_question(request)):
+            answer = respond(request)
+        else:
+            answer = await in_thread(self._own_answer)
         if isinstance(answer, str):
             text = answer.encode("utf-8", "replace").decode()
             for line in text.splitlines(keepends=True):
@@ -81,7 +92,11 @@ class Offline:
 def _is_first_answer(request: Request) -> bool:
     """Whether none of the answers that are sent back is this model's. A summary is no answer."""
     has_answered = any(isinstance(each, Assistant) and each.provider == OFFLINE for each in request.messages)
-    return not has_answered and not _is_for_summary(last_turn(request.messages).question)
+    return not has_answered and not _is_for_summary(_question(request))
+
+
+def _question(request: Request) -> str:
+    return last_turn(request.messages).question
 
 
 def _is_for_summary(text: str) -> bool:

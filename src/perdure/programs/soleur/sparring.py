@@ -1,0 +1,363 @@
+"""The questions of a sparring partner where there is no language model: drawn by rules from what is attached,
+what was decided and what was said last.
+
+Pure: the same conversation gets the same question. Each one quotes the claim, the number, the decision or the
+plan that it is about, and none is asked twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from perdure.programs.soleur.sparring_text import is_code, is_english, quote, sentences, topic, words
+
+NOTICE = (
+    "Its questions are drawn by rules from what is attached, what was decided and what you said last. It "
+    "does not understand the answers."
+)
+
+
+class Material(NamedTuple):
+    """What there is to ask about."""
+
+    files: Sequence[tuple[str, str]]
+    """Their names, and what they say."""
+    decisions: Sequence[tuple[str, str]]
+    """When each was made, and what it says; the oldest first."""
+    said: Sequence[str]
+    """By the user, in order."""
+    asked: Sequence[str]
+    """All that was answered so far."""
+
+
+class Rule(NamedTuple):
+    """Questions for a sentence that the pattern finds. `{it}` is the sentence, `{0}` what was found in it."""
+
+    name: str
+    pattern: re.Pattern[str]
+    questions: tuple[str, ...]
+
+
+def _rule(name: str, pattern: str, *questions: str) -> Rule:
+    return Rule(name, re.compile(pattern, re.IGNORECASE), questions)
+
+
+_AMOUNT = r"(?:[$€£]\s?\d[\d.,]*(?:\s?[kmb]\b)?|\d[\d.,]*\s?(?:dollars?|euros?|usd|eur|pounds?|bucks)\b)"
+_NUMBER = r"(?<![\w#.-])\d[\d.,]*\s?(?:%|percent\b|[kmb]\b)?(?:\s[a-z]+)?"
+_RULES = (
+    _rule(
+        "evidence",
+        r"\b\d+\b[^.]*\b(?:paid|pays?|bought|signed|subscribed|ordered|renewed)\b|\b(?:paid|bought|signed)\b[^.]*\d",
+        "{it}: that is evidence. How many did you ask who did not, and what did they say?",
+        "{it}: good, somebody acted. Would they do it again at twice the price, and did you ask them?",
+    ),
+    _rule(
+        "amount",
+        _AMOUNT,
+        "{it}. Who has paid {0} already, and how many said no to it?",
+        "{it}. Why {0}, and not half of it or twice as much: which customer taught you that?",
+    ),
+    _rule(
+        "demand",
+        r"\b(?:people|users?|customers?|clients?|everyone|everybody|companies|businesses|teams|founders|developers|"
+        r"they)\b[^.]*\b(?:wants?|needs?|loves?|likes?|asks?|would|hates?|struggles?|wish)\b",
+        "{it}. Name one of them. What did they say, when, and what do they do about it today?",
+        "{it}. How many of them told you so without being asked, and what did one pay to be rid of it?",
+    ),
+    _rule(
+        "free",
+        r"\b(?:free|freemium|open.source|no charge)\b",
+        "{it}. Who pays then, for what, and from which month on?",
+        "{it}. What do you lose if nobody ever pays, and how long can you go on like that?",
+    ),
+    _rule(
+        "price",
+        r"\b(?:charg\w*|pric\w*|subscri\w*|revenue|monetiz\w*|per seat|paid plan|business model|sell\w*)\b",
+        "{it}. What is the price, as a number, and out of whose budget does it come?",
+        "{it}. Who was the last person to refuse that, and why?",
+    ),
+    _rule(
+        "comparison",
+        r"\b(?:best|better|fast(?:er|est)?|easier|easy|cheap(?:er)?|simple|simpler|unique|only one|"
+        r"first|leading|revolutionary|innovative|seamless\w*|powerful)\b",
+        "{it}. Compared with what, and measured how? What do people use today, and why would they leave it?",
+        "{it}. Who says so beside you? Which competitor would object first, and what would they say?",
+    ),
+    _rule(
+        "certainty",
+        r"\b(?:always|never|everyone|nobody|obvious\w*|clearly|certainly|definitely|"
+        r"guarantee\w*|no risk|no compet\w*)\b",
+        "{it}. What would you have to see to give that up? Have you looked for it?",
+    ),
+    _rule(
+        "doubt",
+        r"\b(?:maybe|perhaps|probably|i think|i guess|i believe|i feel|not sure|don'?t know|"
+        r"no idea|might|hopefully|hope)\b",
+        "{it}. What could you see within a week that would tell you, and who could show it to you?",
+        "{it}. What do you do meanwhile that only makes sense if it is true?",
+    ),
+    _rule(
+        "choice",
+        r"\?$|^(?:should|shall|can|could|do|is|are)\b",
+        "{it} If you had to decide tonight, with what you know, what would it be, and what would you regret?",
+        "{it} Which of the two answers would cost you more if it were wrong, and how soon would you notice?",
+    ),
+    _rule(
+        "growth",
+        r"\b(?:market(?:ing)?|viral|word of mouth|launch\w*|grow\w*|scale|seo|ads?|community|audience)\b",
+        "{it}. Who are the first ten customers, by name, and who brings you to the eleventh?",
+        "{it}. What has brought you a customer so far: what did you do, and how often did it work?",
+    ),
+    _rule(
+        "hiring",
+        r"\b(?:hir(?:e|ing)|team|co-?founder|contractor|employee|freelancer)\b",
+        "{it}. What will not happen without them, and for how many months can you pay them?",
+    ),
+    _rule(
+        "plan",
+        r"\b(?:will|going to|plan(?:s|ned|ning)? to|want to|we'?ll|i'?ll|let'?s|soon|"
+        r"next (?:week|month|year|quarter)|roadmap|eventually)\b",
+        "{it}. By which day, and what will you have stopped doing if it is not so by then?",
+        "{it}. What is the smallest part of that which a customer could refuse this week?",
+    ),
+    _rule(
+        "building",
+        r"\b(?:build\w*|feature|rewrit\w*|migrat\w*|platform|app|product|tool|service|ai|api|integrat\w*|automat\w*)\b",
+        "{it}. Which customer waits for that, and what do they do if it never comes?",
+        "{it}. What would you show somebody tomorrow without building it, to learn the same?",
+    ),
+    _rule(
+        "number",
+        _NUMBER,
+        "{it}. Where does {0} come from: counted, or guessed? What would you do if it were half of that?",
+        "{it}. Who else would come to {0}, from the same facts?",
+    ),
+)
+_ANY = _rule(
+    "claim",
+    r"",
+    "{it}. How do you know? Who told you so, when, and what did they do about it?",
+    "{it}. What has to be true for that, and which part of it have you tested?",
+    "{it}. What would show you within a month that it is wrong?",
+    "{it}. Who would disagree with that, and what would they say?",
+)
+_SHORT = (
+    "{it} is no evidence.",
+    "{it}: that could be said of anything.",
+    "{it}: say it with a name, a number and a day.",
+)
+_GREETING = re.compile(
+    r"(?:hi|hello|hey|good (?:morning|evening|afternoon)|thanks?|thank you|hallo|bonjour|hola|ciao)\b", re.I
+)
+_OF_A_DECISION = (
+    (
+        "number",
+        re.compile(r"\d"),
+        "You decided {it}. Which number tells you that it was wrong, and when do you look?",
+    ),
+    (
+        "day",
+        re.compile(
+            r"\b(?:by|until|from|before|after|in) (?:\w+ )?"
+            r"(?:\d|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)",
+            re.I,
+        ),
+        "You decided {it}. From which day on, and who does it?",
+    ),
+    (
+        "customer",
+        re.compile(r"\b(?:customers?|users?|clients?|teams?|people|they|buyers?)\b", re.I),
+        "You decided {it}. Which customer asked for that, and which one will be angry about it?",
+    ),
+    (
+        "cost",
+        re.compile(r"(?!)"),
+        "You decided {it}. What did you give up for it, and what would make you undo it?",
+    ),
+)
+"""What a decision may lack: a question, unless the pattern finds it there."""
+_MISSING = (
+    (
+        "price",
+        re.compile(rf"{_AMOUNT}|\b(?:pric|pay|paid|charg|subscri|cost|revenue|licen[cs])\w*", re.I),
+        "{name} has no word of money. Who pays, how much, and for what that they cannot get elsewhere?",
+    ),
+    (
+        "customer",
+        re.compile(r"\b(?:customer|user|client|buyer|team|compan|people|founder|developer)\w*", re.I),
+        "{name} has no word of a customer or a user. Who is the first one, and what do they use today?",
+    ),
+    (
+        "competition",
+        re.compile(r"\b(?:competit\w+|alternative\w*|instead of|unlike|compared|versus|vs)\b", re.I),
+        "{name} has no word of an alternative. What do people use today, and why would they leave it?",
+    ),
+    (
+        "risk",
+        re.compile(r"\b(?:risk|fail|limit|unknown|assum|problem|hard)\w*", re.I),
+        "{name} has no word of a risk or a limit. What would end this first, and how would you notice?",
+    ),
+    (
+        "day",
+        re.compile(
+            r"\b20\d\d\b|\b(?:january|february|march|april|june|july|august|september|october|november|december|"
+            r"deadline|by the end of)\b",
+            re.I,
+        ),
+        "{name} has no date in it. What has to be true, and by which day, for you to go on with this?",
+    ),
+)
+_GENERAL = (
+    "Which one assumption does all the rest depend on, in one sentence? What would show that it is wrong?",
+    "Who is the customer, by name, and what did they last pay for something like it?",
+    "What do you know today that you did not know a week ago, and who taught you that?",
+    "If you had to stop one thing this week, what would it be, and who would complain?",
+    "What would have to happen within thirty days for you to give this up?",
+    "Which number do you look at first in the morning, and what was it last month?",
+    "Whom have you not asked because you fear the answer, and what would they say?",
+    "What does it cost you, in money and in months, to find out that you are wrong?",
+)
+_NEGATIONS = frozenset(
+    {"no", "not", "never", "without", "nobody", "none", "don't", "won't", "can't", "stop", "drop", "against"}
+)
+_MONEY = re.compile(_AMOUNT, re.IGNORECASE)
+_FREE = re.compile(r"\bfree\b", re.IGNORECASE)
+_QUOTED = re.compile("“[^”]*”")
+_MOST_CONSIDERED = 500
+_LAST_RESORT = (
+    "{count} questions are asked, and the rules have no other. Which of them did you not answer, and why?"
+)
+
+
+def ask(material: Material) -> str:
+    """A question, and what is to be said before it."""
+    last = material.said[-1] if material.said else ""
+    is_short = bool(words(last)) and not sentences(last) and not is_code(last)
+    lead = ""
+    if is_short and not _GREETING.match(last.strip()):
+        lead = _SHORT[len(material.said) % len(_SHORT)].format(it=quote(last)) + " "
+    about_message = _of_message(last, len(material.said))
+    others = [_of_decisions(material), _of_files(material)]
+    if len(material.said) % 2:
+        others.reverse()
+    # Now and then it comes back to what is written down: who answers one question after the other forgets it.
+    is_time = len(material.said) % 3 == 0 and not last.rstrip().endswith("?")
+    streams = [*others, about_message] if is_time else [about_message, *others]
+    before = "\n".join(material.asked)
+    conflict = next((each for each in _conflicts(material, last) if each not in before), "")
+    return lead + (conflict or _chosen([*streams, iter(_GENERAL)], material.asked)) + "\n"
+
+
+def _chosen(streams: Iterable[Iterator[str]], asked: Sequence[str]) -> str:
+    """The first question that was not asked yet, also not of something else; then one that was."""
+    before = "\n".join(asked)
+    kinds = {_kind(line) for answer in asked for line in answer.splitlines()}
+    again: list[str] = []
+    for stream in streams:
+        for question in islice(stream, _MOST_CONSIDERED):
+            if question in before:
+                continue
+            if not any(_kind(question) in kind for kind in kinds):
+                return question
+            again.append(question)
+    return again[0] if again else _LAST_RESORT.format(count=len(asked))
+
+
+def _kind(question: str) -> str:
+    """What is asked, without what it is asked of."""
+    return _QUOTED.sub("", question)
+
+
+def _conflicts(material: Material, last: str) -> Iterator[str]:
+    """What was said now, or decided before, against an earlier decision."""
+    for sentence in sentences(last):
+        for when, decision in reversed(material.decisions):
+            if _contradicts(sentence, decision):
+                since = f"On {when[:10]} you" if when else "You"
+                yield f"{since} decided {quote(decision)}. Now you say {quote(sentence)}. Which one stands?"
+    every = [content for _, content in material.decisions][-50:]
+    for at, later in reversed([*enumerate(every)]):
+        for earlier in reversed(every[:at]):
+            if _contradicts(later, earlier):
+                yield f"You decided {quote(earlier)}, and later {quote(later)}. Which one stands?"
+
+
+def _contradicts(one: str, other: str) -> bool:
+    """Whether two sentences about the same thing differ in a negation, or in an amount."""
+    shared = topic(one) & topic(other)
+    amounts = [{re.sub(r"[^\d]", "", each) for each in _MONEY.findall(text)} for text in (one, other)]
+    if any(amounts) and not all(amounts) and _FREE.search(other if amounts[0] else one):
+        return True
+    if not shared:
+        return False
+    if all(amounts):
+        return not amounts[0] & amounts[1] and _is_same(one, other, shared)
+    negated = [not _NEGATIONS.isdisjoint(words(text)) for text in (one, other)]
+    return negated[0] != negated[1] and _is_same(one, other, shared)
+
+
+def _is_same(one: str, other: str, shared: set[str]) -> bool:
+    return len(shared) * 2 >= min(len(topic(one)), len(topic(other)))
+
+
+def _of_message(text: str, turn: int) -> Iterator[str]:
+    """What the rules ask of its sentences, the last one first: it is what they came to say."""
+    said = [*reversed(sentences(text))][:20]
+    for number in range(len(_RULES)):
+        for sentence in said:
+            found = [rule for rule in _RULES if rule.pattern.search(sentence)]
+            if number < len(found):
+                yield from _questions(found[number], sentence)
+    for sentence in said:
+        for at in range(len(_ANY.questions)):
+            yield _ANY.questions[(turn + at) % len(_ANY.questions)].format(it=quote(sentence))
+
+
+def _questions(rule: Rule, sentence: str) -> Iterator[str]:
+    match = rule.pattern.search(sentence)
+    found = " ".join(match[0].split()) if match else ""
+    for question in rule.questions:
+        yield question.format(found, it=quote(sentence))
+
+
+def _of_decisions(material: Material) -> Iterator[str]:
+    """What the newest decisions lack."""
+    for _, pattern, question in _OF_A_DECISION:
+        for _, content in [*reversed(material.decisions)][:20]:
+            if not pattern.search(content):
+                yield question.format(it=quote(content))
+
+
+def _of_files(material: Material) -> Iterator[str]:
+    """Claims of a file, and what it leaves out, by turns."""
+    for name, content in material.files:
+        said = sentences(content)
+        if not said:
+            continue
+        claims = _claims(name, said)
+        missing = (
+            (question.format(name=name) for _, pattern, question in _MISSING if not pattern.search(content))
+            if is_english(" ".join(said))
+            else iter(())
+        )
+        while True:
+            pair = [each for each in (next(claims, None), next(missing, None)) if each]
+            if not pair:
+                break
+            yield from pair
+
+
+def _claims(name: str, said: Iterable[str]) -> Iterator[str]:
+    """The boldest ones first."""
+    every = [*said][:200]
+    for rule in _RULES:
+        if rule.name not in ("choice", "number", "building"):
+            for sentence in every:
+                if rule.pattern.search(sentence):
+                    yield f"{name} says {next(_questions(rule, sentence))}"
+    for number, sentence in enumerate(every):
+        question = _ANY.questions[number % len(_ANY.questions)]
+        yield f"{name} says {question.format(it=quote(sentence))}"
