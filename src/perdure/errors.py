@@ -140,7 +140,7 @@ class NewerFormat(PerdureError):
         self.version = version
         super().__init__(
             f"{path} is in version {version} of its format, and this program writes version {known}",
-            "it is left as it is, and can be read: `pi sessions show`; update this program to go on in it",
+            "it can be read, and is left as it is; update this program to go on in it",
         )
 
 
