@@ -243,7 +243,6 @@ class _Link:
 
     def close(self, *, is_released: bool = False) -> None:
         import socket
-        import subprocess
 
         self._is_closing = True
         with suppress(OSError):
@@ -251,12 +250,12 @@ class _Link:
                 self._is_done = True
                 self._socket.sendall(RELEASE)
             self._socket.shutdown(socket.SHUT_WR)
-        try:
-            self._process.wait(GRACE + 2 * GIVE_UP)
-        except subprocess.TimeoutExpired:
+        # Its end is read before it is waited for: to wait with a time-out is to look, ever less often.
+        self._reader.join(GRACE + 2 * GIVE_UP)
+        if self._reader.is_alive():
             self._process.kill()
-            self._process.wait()
-        self._reader.join()
+            self._reader.join()
+        self._process.wait()
         self._socket.close()
 
     def _read(self) -> None:

@@ -343,6 +343,7 @@ def main() -> None:
         os._exit(0)
     finally:  # whatever went wrong
         supervisor.end_all()
+    os._exit(0)  # without tidying up: the program waits for it
 
 
 if __name__ == "__main__":
