@@ -179,6 +179,23 @@ def test_sol_08_at_a_terminal_an_old_ledger_is_offered_once(soleur, wire_server,
         assert path.read_text() == before
 
 
+@pytest.mark.process
+def test_sol_08_at_a_terminal_the_ledger_of_a_project_that_was_moved_is_offered(two, home):
+    """A yes makes it that of the directory where the project is now."""
+    x, y = two
+    x.within("--fresh", stdin="/decide Per seat.\n")
+    x.project.rename(home / "away")
+    with y.terminal("--fresh") as terminal:
+        terminal.until("~/y/app? [Y/n]")
+        assert any("the ledger of ~/x/app, which is gone" in line for line in terminal.screen)
+        terminal.send("\r")
+        terminal.until("Told of 1 decision of app")
+        until_idle(terminal)
+        terminal.keys("c-d")
+        assert terminal.wait() == 0
+    assert decided(y) == ["Per seat."]
+
+
 # --- ledgers that cannot be read --------------------------------------------------------------------------
 
 

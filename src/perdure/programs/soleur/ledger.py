@@ -106,8 +106,8 @@ class Ledger:
         self._look()
 
     def _look(self) -> None:
-        self._stem, self.whose = ledger_files.find(self._home, self.project)
-        self._relative = os.path.join(FOLDER, self._stem + EXTENSION)
+        self.stem, self.whose = ledger_files.find(self._home, self.project)
+        self._relative = os.path.join(FOLDER, self.stem + EXTENSION)
         self.path = os.path.join(self._home, self._relative)
 
     @property
@@ -140,10 +140,10 @@ class Ledger:
         to a ledger that may be another project's."""
         wanted = [each for each in decisions if one_line(each.content)]
         while wanted and self.is_own:
-            stem = self._stem
+            stem = self.stem
             with self._lock() as lock, files.told(NotSaved, self.path):
                 self._look()  # another project of that name may have made one meanwhile
-                if self._stem != stem or not self.is_own:
+                if self.stem != stem or not self.is_own:
                     continue
                 if files.status(self._home, self._relative) is not None:
                     return self._append(lock, wanted)
@@ -165,8 +165,8 @@ class Ledger:
     def leave(self) -> None:
         """The ledger is another project's: this one has its own, which is made now, so that nobody is asked
         again."""
-        self._stem = ledger_files.another_stem(self.project)
-        self._relative = os.path.join(FOLDER, self._stem + EXTENSION)
+        self.stem = ledger_files.another_stem(self.project)
+        self._relative = os.path.join(FOLDER, self.stem + EXTENSION)
         self.path = os.path.join(self._home, self._relative)
         with self._lock(), files.told(NotSaved, self.path):
             if files.status(self._home, self._relative) is None:
@@ -241,9 +241,9 @@ class Ledger:
             return len(missing)
 
     def _lock(self) -> Lock:
-        place = os.path.join("locks", FOLDER, f"{self._stem}.lock")
+        place = os.path.join("locks", FOLDER, f"{self.stem}.lock")
         try:
-            lock = Lock(self._home, place, self._stem, 0.0 if self._is_stuck else _PATIENCE)
+            lock = Lock(self._home, place, self.stem, 0.0 if self._is_stuck else _PATIENCE)
         except Held as error:
             self._is_stuck = True
             who = f"process {error.pid}" if error.pid else "another process"

@@ -86,7 +86,9 @@ async def settle(shell: Shell, home: str, project: Project) -> None:
         return shell.face.note(Styled(one_line(said), "yellow"))
     root = config.as_typed(project.root)
     if ledger.whose == MOVED:
-        question = f"{path} is the ledger of a project that is gone. Was that moved to {root}?"
+        roots = await in_thread(lambda: {each.stem: each.root for each in ledger_files.ledger_files(home)})
+        former = config.as_typed(roots.get(ledger.stem, ""))
+        question = f"{path} is the ledger of {former}, which is gone. Was that moved to {root}?"
     else:
         lines = await in_thread(ledger.read)
         count = counted(len(lines or ()), "decision")
