@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.errors import PerdureError
+from perdure.session import holder as holder_module
 from perdure.session.entry import Message, User
 from perdure.session.holder import holder_at, try_to_lock
 from perdure.session.manager import pi_store
@@ -227,3 +228,13 @@ def test_who_asks_of_a_lock_that_was_removed_meanwhile_asks_again(tmp_path, monk
     assert holder_at(os.path.join(*place)) == os.getpid()
     assert len(reopened) == 2
     reopened[1].release()
+
+
+def test_who_holds_a_lock_is_told_also_where_no_file_seems_to_have_a_path(tmp_path, monkeypatch):
+    """Some file systems count no links: asking again changes nothing then, and ends."""
+    place = str(tmp_path), "locks/s.lock"
+    for module in (holder_module, lock_module):
+        monkeypatch.setattr(module, "has_name", lambda descriptor: False)
+    with Lock(*place, "s", 0):
+        assert holder(*place) == holder_at(os.path.join(*place)) == os.getpid()
+    assert holder(*place) is holder_at(os.path.join(*place)) is None

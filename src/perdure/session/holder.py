@@ -1,7 +1,8 @@
 """Who holds a lock, asked without taking it.
 
 A lock file can be removed by its holder (`stores/lock.py`), so a file that was opened by its path may have
-lost that path since. Whoever asks then asks again, of the file that is there now.
+lost that path since. Whoever asks then asks again, of the file that is there now, but not for ever: a file
+system may say of every file that it has no path.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ import os
 REMOVED = b"removed"
 """What a lock file begins with that its holder is about to remove, or has removed."""
 REMOVED_GENERATION = -1
+MOST_ASKED = 100
+"""How often somebody asks anew because the lock file was removed meanwhile."""
 
 
 def holder_at(path: str) -> int | None:
     """The process that holds the lock now; 0 if one does that does not say which; None if nobody does."""
-    while True:
+    holder = None
+    for _ in range(MOST_ASKED):
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
@@ -23,11 +27,12 @@ def holder_at(path: str) -> int | None:
         try:
             holder = holder_of(descriptor)
             if has_name(descriptor):
-                return holder
+                break
         except OSError:
             return None
         finally:
             os.close(descriptor)
+    return holder
 
 
 def holder_of(descriptor: int) -> int | None:

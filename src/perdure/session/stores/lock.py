@@ -23,6 +23,7 @@ from typing import Self
 
 from perdure.errors import Held, NotSaved
 from perdure.session.holder import (
+    MOST_ASKED,
     REMOVED,
     REMOVED_GENERATION,
     has_name,
@@ -172,14 +173,16 @@ class Turns:
 
 def holder(root: str, relative: str) -> int | None:
     """The process that holds the lock now; 0 if one does that does not say which; None if nobody does."""
-    while True:
+    answer = None
+    for _ in range(MOST_ASKED):
         try:
             with files.open_beneath(root, relative, os.O_RDONLY) as file:
                 answer = holder_of(file.fileno())
                 if has_name(file.fileno()):
-                    return answer
+                    break
         except OSError:
             return None
+    return answer
 
 
 def remove_file(descriptor: int, root: str, relative: str) -> None:
