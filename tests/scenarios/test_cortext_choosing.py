@@ -92,6 +92,18 @@ def test_cor_07_at_a_terminal_the_newest_ten_are_on_the_screen_and_more_when_ask
         tmux.until('[Resuming "Topic 24 of a rather long list"]')
 
 
+@needs_tool("tmux")
+def test_cor_07_a_narrow_terminal_shows_titles_rather_than_ages(cortext, wire_server):
+    """Of a type with a long name too: a row without a title is of no use."""
+    cortext.answers(wire_server, "We were at it.")
+    for at in range(10):
+        cortext.talked(f"Topic {at} of many", "Well?", "Yes.", kind="projectmanage", ago=at * DAYS)
+    with Tmux(*cortext.command, "resume", cwd=cortext.project, columns=40) as tmux:
+        tmux.until("(number or search)")
+        shown = [line for line in tmux.screen if re.match(" *[0-9]+[.]", line)]
+        assert shown == [f"{at + 1:>2}. [projectmanage] Topic {at} of many" for at in range(10)]
+
+
 def test_cor_14_words_type_and_status_filter_the_list(cortext, held):
     """Those that `resume` would choose from with the same words."""
     cortext.talked("Design of the retreat", "Well?", "Nice.", kind="plan", status="completed")

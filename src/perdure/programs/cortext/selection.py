@@ -20,6 +20,8 @@ _MORE = "more"
 _AT_ONCE = 10
 _LINES_EACH = 4
 _LINES_AROUND = 3
+_SHORTEST_TITLE = 16
+"""Columns; where there are fewer, a title stands without the age and the status."""
 
 
 def matching(text: str, among: Sequence[Row], workspace: Workspace, out: Output) -> list[Row]:
@@ -143,11 +145,10 @@ def _whole(number: int, row: Row, columns: int) -> Iterator[_Line]:
 def _brief(number: int, row: Row, columns: int) -> Iterator[_Line]:
     head = f"{number:>2}. [{fit(one_line(row.kind), 13)}] "
     state = f"  {_since(row)}, {row.status}"
-    yield (
-        head,
-        Styled(_fit(row.title or "-", columns - width(head) - len(state)), "bold"),
-        Styled(state, "dim"),
-    )
+    room = columns - width(head) - len(state)
+    if room < _SHORTEST_TITLE:
+        state, room = "", columns - width(head)
+    yield (head, Styled(_fit(row.title or "-", room), "bold"), Styled(state, "dim"))
     if summary := one_line(summary_of(row)):
         yield ("    ", _fit(f"Summary: {summary}", columns - 4))
 
