@@ -278,6 +278,20 @@ def test_aur_08_one_that_cannot_be_removed_is_told_and_stops_no_other(sessions):
     assert sessions.ids == ["b"]
 
 
+def test_aur_08_while_somebody_changes_the_trash_each_is_kept_and_told(sessions, monkeypatch):
+    """And so is what was found out of others. The next call removes them."""
+    monkeypatch.setattr(trash, "_WAIT", 0)
+    for id in ("a", "b"):
+        sessions.write(id, OLD)
+    sessions.write("damaged", OLD, end=b"no record\n")
+    with Lock(sessions.home.path, "locks/trash~.lock", "trash", 0):
+        done = clean(sessions)
+    assert sorted(each.partition(": ")[0] for each in done.problems) == ["a was kept", "b was kept"]
+    assert all(f"in use by process {os.getpid()}" in each for each in done.problems)
+    assert (gone(done), len(done.damaged), len(sessions.ids)) == ([], 1, 3)
+    assert gone(clean(sessions)) == ["a", "b"]
+
+
 def test_aur_08_where_nothing_can_be_moved_all_is_kept(sessions):
     """A file in place of the trash; and a home that cannot be listed."""
     sessions.write("old", OLD)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from perdure import registry
-from perdure.errors import Held, InvalidId, NotFound, NotSaved, Unreadable, UsageError
+from perdure.errors import Held, InvalidId, NotFound, NotSaved, PerdureError, Unreadable, UsageError
 from perdure.session import ids, listing, trash, unused_locks
 from perdure.session.entry import Entry
 from perdure.session.layouts import LAYOUTS
@@ -109,7 +109,11 @@ class FileStore(ABC):
             names_in = functools.cache(lambda folder: sorted(files.names(self.root, folder)))
             for home, those in homes.items():
                 leaving = [self._leaving(*wanted[at], names_in) for at in those]
-                done = trash.discard_all(home, self.name, leaving, private=self.private)
+                done: Sequence[Trashed | Exception]
+                try:
+                    done = trash.discard_all(home, self.name, leaving, private=self.private)
+                except PerdureError as error:  # the trash itself cannot be changed
+                    done = [error] * len(those)
                 for at, result in zip(those, done, strict=True):
                     results[at] = result
                     if isinstance(result, Trashed):
