@@ -194,6 +194,15 @@ def test_sol_08_at_a_terminal_the_ledger_of_a_project_that_was_moved_is_offered(
         terminal.keys("c-d")
         assert terminal.wait() == 0
     assert decided(y) == ["Per seat."]
+    (mine,) = (path for path in x.files if document(path)["project_root"] == str(x.project))
+    assert y.within(stdin="").out.startswith(f"{mine.stem}  ")
+    assert [each["content"] for each in json.loads(y.within("decisions", "-p", "app", "--json").out)] == [
+        "Per seat."
+    ]
+    y.within("load", mine.stem, stdin="/decide Never.\n")
+    assert decided(y) == ["Per seat.", "Never."]
+    x.project.mkdir()
+    assert decided(x) == []
 
 
 # --- ledgers that cannot be read --------------------------------------------------------------------------

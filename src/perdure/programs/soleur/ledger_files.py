@@ -47,6 +47,8 @@ class LedgerFile(NamedTuple):
     root: str
     """Of its project; empty where it names none, or cannot be read."""
     is_readable: bool = True
+    former: tuple[str, ...] = ()
+    """The roots that it named before: its project was moved."""
 
     @property
     def project(self) -> str:
@@ -63,10 +65,19 @@ def comment(root: str) -> bytes:
     return f"<!-- project root: {kept} -->\n".encode()
 
 
-def root_in(data: bytes) -> str:
-    """The root that a ledger names."""
-    found = _COMMENT.findall(data)
-    return os.fsdecode(urllib.parse.unquote_to_bytes(found[-1])) if found else ""
+def roots_in(data: bytes) -> list[str]:
+    """The roots that a ledger names: the last one is its project's."""
+    return [os.fsdecode(urllib.parse.unquote_to_bytes(each)) for each in _COMMENT.findall(data)]
+
+
+def moved(home: str) -> dict[str, str]:
+    """Where projects are that were elsewhere, by their former roots, as far as nothing is there now."""
+    return {
+        former: file.root
+        for file in ledger_files(home)
+        for former in file.former
+        if former != file.root and not os.path.isdir(former)
+    }
 
 
 def ledger_files(home: str) -> Iterator[LedgerFile]:
@@ -119,7 +130,8 @@ def _look(home: str, stem: str) -> LedgerFile | None:
             data = files.read_all(file.fileno(), size) if size <= LARGEST else b"\0"
     except (OSError, PerdureError):
         return LedgerFile(stem, "", is_readable=False)
-    return LedgerFile(stem, root_in(data), is_readable=is_text(data))
+    *former, root = roots_in(data) or [""]
+    return LedgerFile(stem, root, is_text(data), tuple(former))
 
 
 def is_text(data: bytes) -> bool:

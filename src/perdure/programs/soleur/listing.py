@@ -71,8 +71,10 @@ def _shortened(ids: Iterable[str]) -> dict[str, str]:
 def last(project: Project, out: Output) -> tuple[Row | None, list[Row]]:
     """The last one talked in, and not in now: of this project, or else of all. And those that would be it, if
     anything of them could be read."""
+    from perdure.programs.soleur import recorded
+
     rows = [row for row in _rows(out)[0] if row.status != "active"]
-    own = {row.path for row in rows if project.has(row.root, row.cwd, row.project)}
+    own = {row.path for row in recorded.rows_of(layouts.home_of("soleur"), project)}
     rows.sort(key=lambda row: row.path not in own)
     lost: list[Row] = []
     for row in rows:

@@ -44,7 +44,7 @@ class Notebook:
         entries, facts = session.entries, session.header.facts
         self._session_id = session.id
         self.project = project
-        self._names_root = isinstance(facts.get("project_root"), str) or not project.root
+        self._names_root = facts.get("project_root") == project.root or not project.root
         """Whether the session records the root of its project."""
         self.parts = attached.parts(entries, facts)
         self.decisions = decided(entries)

@@ -22,10 +22,10 @@ from perdure.session.projects import Project, project_of, root_of
 from perdure.session.stores import Header
 
 
-def of_session(header: Header, here: Project) -> Project:
+def of_session(home: str, header: Header, here: Project) -> Project:
     """The project of a session that is opened here: an older one that has only a name is this project's, if
     that has the same name."""
-    project = project_in(header)
+    project = project_in(header, ledger_files.moved(home))
     return here if not project.root and project.name == here.name else project
 
 
@@ -40,7 +40,9 @@ def known_projects(home: str) -> list[Project]:
     with Catalog() as catalog:
         catalog.catch_up(scope)
         said = {(row.root, row.cwd, row.project) for row in catalog.rows(scope)}
-    roots = {root or (root_of(cwd) if cwd else "") for root, cwd, _ in said}
+    moved = ledger_files.moved(home)
+    every = {root or (root_of(cwd) if cwd else "") for root, cwd, _ in said}
+    roots = {moved.get(root, root) for root in every}
     found = {Project(os.path.basename(root), root) for root in roots if root}
     found |= {Project(name, "") for root, cwd, name in said if name and not root and not cwd}
     found |= {Project(file.project, file.root) for file in ledger_files.ledger_files(home)}

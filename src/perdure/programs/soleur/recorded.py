@@ -4,10 +4,11 @@ them says so without more of them being understood."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from perdure.errors import PerdureError
+from perdure.programs.soleur import ledger_files
 from perdure.programs.soleur.decisions import UNDECIDED, Decision, decided, unfiled, withdrawals
 from perdure.session.catalog import Catalog, Row, Scope
 from perdure.session.layouts import Home
@@ -40,9 +41,15 @@ class Recorded(NamedTuple):
             decisions.sort(key=lambda decision: decision.timestamp)
 
 
-def project_in(header: Header) -> Project:
+def project_in(header: Header, moved: Mapping[str, str]) -> Project:
     """The project that a session is about: by its root, of an older one by its directory, else by its
-    name."""
+    name. `moved` has the roots of projects by their former ones."""
+    project = _project_in(header)
+    root = moved.get(project.root)
+    return Project(os.path.basename(root), root) if root else project
+
+
+def _project_in(header: Header) -> Project:
     name, root = (each if isinstance(each := header.facts.get(fact), str) else "" for fact in _FACTS)
     if root or not header.cwd or not name:
         return Project(name, root)
@@ -79,7 +86,8 @@ def rows_of(home: str, project: Project) -> list[Row]:
         catalog.catch_up(scope)
         rows = catalog.rows(scope)
     said = {(row.root, row.cwd, row.project) for row in rows}
-    own = {each for each in said if project.has(*each)}
+    former = {before for before, now in ledger_files.moved(home).items() if now == project.root}
+    own = {each for each in said if project.has(*each) or (each[0] or each[1]) in former}
     return [row for row in rows if (row.root, row.cwd, row.project) in own]
 
 
@@ -88,6 +96,7 @@ def _by_project(
 ) -> dict[Project, Recorded]:
     assert isinstance(store, WholeFileStore)
     found: dict[Project, Recorded] = {}
+    moved = ledger_files.moved(store.home)
     for ref in refs:
         try:
             data = store.bytes_of(ref)
@@ -99,5 +108,5 @@ def _by_project(
         document = store.parse(ref, data)
         entries = document.entries
         recorded = Recorded(decided(entries), unfiled(entries), withdrawals(entries))
-        found.setdefault(project_in(document.header), Recorded.nothing()).add(recorded)
+        found.setdefault(project_in(document.header, moved), Recorded.nothing()).add(recorded)
     return {project: each for project, each in found.items() if each.decisions or each.withdrawn}

@@ -145,7 +145,9 @@ class Soleur(OwnProfile):
         version is, or of a project that is gone, its user is asked."""
         if not meant.is_new:
             await damaged.mend(shell, meant)
-        await project_files.settle(shell, self.home, project_files.of_session(meant.header, self._here))
+        await project_files.settle(
+            shell, self.home, project_files.of_session(self.home, meant.header, self._here)
+        )
         return await super().opened(shell, meant)
 
     async def begin_anew(self, shell: Shell) -> Meant | None:
@@ -211,7 +213,9 @@ class Soleur(OwnProfile):
     async def prepare(self, conversation: Conversation) -> None:
         await super().prepare(conversation)
         default = self.settings.values.get("autorecord", True)
-        project = await in_thread(project_files.of_session, conversation.session.header, self._here)
+        project = await in_thread(
+            project_files.of_session, self.home, conversation.session.header, self._here
+        )
         notebook = await in_thread(
             lambda: Notebook(conversation.session, self.home, project, autorecords_by_default=default)
         )
