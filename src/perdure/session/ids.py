@@ -171,7 +171,10 @@ def file_name(id: str) -> str:
 
 
 def lock_name(id: str) -> str:
-    """What a session's lock is called. Never with `~` at its end, as locks are that guard something else."""
+    """What a session's lock is called: the same for both of Unicode's forms of an id, as a file system may
+    list a conversation in the other one. Never with `~` at its end, as locks are that guard something else.
+    """
+    id = composed(id)
     parts = id.split("/")
     return "~".join(parts) if all(file_name(part) == part for part in parts) else file_name(id)
 

@@ -233,16 +233,15 @@ def _type_folders(root: str) -> dict[str, object]:
 
 def _inside(root: str, name: object) -> str:
     """A folder of the registry, if it is below the workspace and neither a link nor a file is on the way."""
-    parts = [part for part in name.split("/") if part not in ("", ".")] if isinstance(name, str) else []
-    if not 0 < len(parts) < _DEEPEST or str(name).startswith("/") or any(part[0] == "." for part in parts):
+    if not isinstance(name, str) or name.startswith("/") or _NO_NAME.search(name):
+        return ""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if not 0 < len(parts) < _DEEPEST or any(part[0] == "." for part in parts):
         return ""
     at = root
     for part in parts:
         at = os.path.join(at, part)
-        try:
-            if os.path.lexists(at) and (os.path.islink(at) or not os.path.isdir(at)):
-                return ""
-        except ValueError:
+        if os.path.lexists(at) and (os.path.islink(at) or not os.path.isdir(at)):
             return ""
     return os.path.join(*parts)
 

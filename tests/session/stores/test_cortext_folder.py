@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from perdure.errors import InvalidId, NotSaved, PerdureError
+from perdure.errors import Held, InvalidId, NotSaved, PerdureError
 from perdure.session import ids
 from perdure.session.entry import decode, meaning
 from perdure.session.session import Session
@@ -276,6 +276,32 @@ def test_cor_20_a_slug_has_the_letters_of_its_title(tmp_path, title, slug):
     assert len(id.partition("/")[2].encode()) <= 255
     store.create(header._replace(id=id))
     assert [ref.id for ref in store.list()] == [id]
+
+
+def test_a_conversation_has_one_lock_in_either_form_of_unicode(tmp_path):
+    """Some file systems list a name in another form than it was made with: who opens it by that waits for who
+    made it."""
+    store = store_in(tmp_path)
+    ref = store.create(Header("2025-11-22/001-plan-йод", "2025-11-22T12:00:00.000Z"))
+    listed = ref._replace(id=unicodedata.normalize("NFD", ref.id))
+    assert listed.id != ref.id
+    with store.writer(ref):
+        assert store.holder(listed) == os.getpid()
+        with pytest.raises(Held):
+            store.writer(listed, 0)
+
+
+@pytest.mark.parametrize("folder", ["a\0b", "\ud800", "../x", "/x", "x/.git", "", 5, ["x"], "x/" * 9])
+def test_cor_20_what_cannot_be_a_types_folder_is_not_used(tmp_path, folder):
+    """Whatever a registry says, its conversations begin, and are listed."""
+    (tmp_path / ".workspace").mkdir()
+    registry = {"conversation_types": {"plan": {"folder": folder}}}
+    (tmp_path / ".workspace" / "registry.json").write_text(json.dumps(registry))
+    store = store_in(tmp_path)
+    header = Header("", "2025-11-22T12:00:00.000Z", facts={"conversation_type": "plan", "title": "T"})
+    ref = store.create(header._replace(id=store.new_id(header)))
+    assert ref.path.startswith(str(tmp_path / "conversations"))
+    assert [each.id for each in store.list()] == ["2025-11-22/001-plan-t"]
 
 
 def test_the_day_is_the_users_own(tmp_path, monkeypatch):
