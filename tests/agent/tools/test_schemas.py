@@ -213,3 +213,47 @@ def test_pi_14_a_schema_of_somebody_elses_follows_them_where_it_allows_no_other_
         checked(Tool("own", "", closed, print), {"limit": 3})
     opened = {"type": "object", "properties": properties}
     assert checked(Tool("own", "", opened, print), {"max_results": 3}) == {"max_results": 3}
+    patterned = {**closed, "patternProperties": {"^max_": {"type": "integer"}}}
+    assert checked(Tool("own", "", patterned, print), {"max_results": 3}) == {"max_results": 3}
+
+
+class Inner(Struct, forbid_unknown_fields=True):
+    old_text: str
+
+
+class One(Struct, forbid_unknown_fields=True, tag="one"):
+    x: int
+
+
+class Other(Struct, forbid_unknown_fields=True, tag="other"):
+    y: int
+
+
+class Pair(Struct, array_like=True):
+    inner: Inner
+    rest: dict[str, int]
+
+
+class Outer(Struct, forbid_unknown_fields=True):
+    by_name: dict[str, Inner] = {}
+    either: One | Other | None = None
+    one: One | None = None
+    pair: Pair | None = None
+    both: tuple[Inner, dict[str, int]] | None = None
+    rows: list[list[Inner]] = []
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"by_name": {"oldText": {"old_text": "a"}}}, Outer(by_name={"oldText": Inner("a")})),
+        ({"either": {"type": "other", "y": 1}}, Outer(either=Other(1))),
+        ({"one": {"type": "one", "x": 1}}, Outer(one=One(1))),
+        ({"pair": [{"old_text": "a"}, {"oldText": 1}]}, Outer(pair=Pair(Inner("a"), {"oldText": 1}))),
+        ({"both": [{"old_text": "a"}, {"oldText": 1}]}, Outer(both=(Inner("a"), {"oldText": 1}))),
+        ({"rows": [[{"oldText": "a"}]]}, Outer(rows=[[Inner("a")]])),
+    ],
+)
+def test_pi_14_a_name_that_is_no_field_is_neither_refused_nor_changed(given, found):
+    """The keys of a mapping are data; a tag tells which of several structs it is."""
+    assert checked(Tool("own", "", Outer, print), given) == found

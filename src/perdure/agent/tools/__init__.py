@@ -23,7 +23,7 @@ import functools
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Struct, field
@@ -218,22 +218,30 @@ def _parameters_inside(
     allows other names, none."""
     if isinstance(parameters, type):
         return _fields(parameters)
-    if parameters.get("additionalProperties") is not False or not isinstance(
-        parameters.get("properties"), Mapping
-    ):
-        return {}
-    return dict.fromkeys(parameters["properties"])
+    names = parameters.get("properties")
+    allows_others = parameters.get("additionalProperties") is not False or "patternProperties" in parameters
+    return {} if allows_others or not isinstance(names, Mapping) else dict.fromkeys(names)
 
 
 @functools.cache
 def _fields(parameters: type[Struct]) -> Mapping[str, type[Struct] | None]:
-    return {field.encode_name: _struct_in(field.type) for field in msgspec.structs.fields(parameters)}
+    tag = parameters.__struct_config__.tag_field
+    fields = {field.encode_name: _struct_in(field.type) for field in msgspec.structs.fields(parameters)}
+    return {tag: None, **fields} if tag is not None else fields
 
 
 def _struct_in(kind: Any) -> type[Struct] | None:
-    if isinstance(kind, type) and issubclass(kind, Struct):
-        return kind
-    return next(filter(None, map(_struct_in, get_args(kind))), None)
+    """What a value is, or each in a list. None where it may be one of several, and where the names inside are
+    no fields: the keys of a mapping are data."""
+    if isinstance(kind, type):
+        return kind if issubclass(kind, Struct) and not kind.__struct_config__.array_like else None
+    origin, inside = get_origin(kind), get_args(kind)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return None
+    if origin is tuple and inside[-1:] != (...,):
+        return None
+    found = {*filter(None, map(_struct_in, inside))}
+    return found.pop() if len(found) == 1 else None
 
 
 def _without_case(name: str) -> str:
