@@ -41,20 +41,26 @@ class PerdureError(Exception):
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.advice = hint
+        """What to do next."""
         self.also = ""
         """What its user should know besides."""
         if hint:
             self.add_note(hint)  # so that a traceback, where it comes to that, says it too
 
-    def advise(self, hint: str) -> None:
-        """Say this in place of the hint, and nothing besides."""
-        self.hint, self.also = hint, ""
+    @property
+    def hint(self) -> str:
+        """The advice, and what there is besides. Setting it replaces both."""
+        return "; ".join(filter(None, (self.advice, self.also)))
+
+    @hint.setter
+    def hint(self, text: str) -> None:
+        self.advice, self.also = text, ""
 
     @property
     def said(self) -> str:
         """All of it, on one line."""
-        return "; ".join(filter(None, (self.message, self.hint, self.also)))
+        return "; ".join(filter(None, (self.message, self.hint)))
 
 
 class UsageError(PerdureError):

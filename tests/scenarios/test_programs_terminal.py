@@ -109,7 +109,7 @@ def kept(program: Program) -> dict[Path, bytes]:
 
 # --- leaving while something is not saved -----------------------------------------------------------------
 
-LOST = "Leave and lose it? [y/N]"
+LOST = "Leave and lose it?"
 
 
 @pytest.mark.parametrize("way", ["command", "c-d"])

@@ -274,7 +274,7 @@ class Conversation:
             except Conflict as error:
                 if self.agent.is_busy or error.is_displaced:
                     raise
-                error.advise("what is there is read first, and then it is tried again")
+                error.hint = "what is there is read first, and then it is tried again"
                 self.face.failed(error)
                 await self.take_in_what_others_wrote()
                 return await self._save()
@@ -298,11 +298,11 @@ class Conversation:
                 with suppress(PerdureError):
                     await self.save()  # what waits, behind what is there now
             if self.agent.has_unsaved:
-                error.advise(_LOST)
+                error.hint = _LOST
             elif is_displaced:
-                error.advise("")
+                error.hint = ""
             elif not self.has_refused and await self._is_whole():
-                error.advise(_ALL_SAID)
+                error.hint = _ALL_SAID
             return error
         return None
 

@@ -173,7 +173,7 @@ class Output:
     def failed(self, error: PerdureError) -> None:
         """What went wrong and what to do about it, in one line; or what may be meant, a line each."""
         between = " " if error.message.endswith("?") else "; "
-        hint = "" if error.candidates else "; ".join(filter(None, (error.hint, error.also)))
+        hint = "" if error.candidates else error.hint
         said = between.join(filter(None, (error.message, hint)))
         self.note(one_line(f"{self.program}: {said}{':' if error.candidates else ''}"))
         for candidate in error.candidates[:_MOST_CANDIDATES]:

@@ -430,7 +430,7 @@ class Shell:
                 self.leave(error.exit_code)
         except Conflict as error:
             if error.needs_reload:  # which is done here
-                error.hint = "" if error.also else "send it again"
+                error.advice = "" if error.also else "send it again"
             self.face.failed(error)
             try:
                 if self.is_talking:
