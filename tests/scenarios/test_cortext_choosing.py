@@ -118,6 +118,8 @@ def test_cor_14_words_type_and_status_filter_the_list(cortext, held):
     assert titles("design", "--type", "brainstorm") == ["API Design Discussion"]
     assert titles("race") == ["Auth Token Expiry"]
     assert titles(held["old"].id) == ["Team retreat"]
+    assert titles("2") == ["API Design Discussion"]
+    assert titles("2", "--type", "plan") == ["Team retreat"]
     assert titles("?") == titles("xyzzy") == []
     shown = cortext.within("resume", "retreat", "--list", "--type", "plan").out.splitlines()
     assert [line.split()[0] for line in shown[1:]] == [cortext.refs[-1].id, held["old"].id]

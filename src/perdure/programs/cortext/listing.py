@@ -54,11 +54,13 @@ def _list(options: SimpleNamespace, text: str, out: Output) -> int:
     workspace = Workspace.around()
     found: Sequence[Listed | Row]
     if out.json or text:
-        every = found = rows(workspace, out, kind=options.type, status=options.status)
+        every = rows(workspace, out, kind=options.type, status=options.status)
         if text:
-            from perdure.programs.cortext.selection import matching
+            from perdure.programs.cortext.selection import matching, of_number
 
-            every = found = matching(text, every, workspace, out)
+            numbered = of_number(text, every)
+            every = [numbered] if numbered else matching(text, every, workspace, out)
+        found = every
         if out.json:
             out.data([{name: _facts(row)[name] for name in _FACTS} for row in every])
             return 0
