@@ -66,7 +66,7 @@ def _commit(session: Session, profile: Cortext, out: Output) -> None:
     workspace = profile.workspace
     found = pausing.secrets(session, workspace)
     if not found or pausing.is_wanted(found, out):
-        out.note(Styled(pausing.committed(session, workspace, "paused"), "dim"))
+        out.note(pausing.committed(session, workspace, "paused"))
 
 
 def _found(tool: str, workspace: str) -> str:

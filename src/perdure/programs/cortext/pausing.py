@@ -83,8 +83,9 @@ def not_committed(why: str) -> str:
     return f"Saved, and not committed: {why}."
 
 
-def committed(session: Session, workspace: Workspace, status: str) -> str:
-    """What became of that, in a sentence: whatever keeps it from being committed, it is saved."""
+def committed(session: Session, workspace: Workspace, status: str) -> Styled:
+    """Commit it, and say in a sentence what became of that: whatever keeps it from being committed, it is
+    saved."""
     title = one_line(title_of(session))
 
     def said(is_session_only: bool) -> str:
@@ -94,11 +95,11 @@ def committed(session: Session, workspace: Workspace, status: str) -> str:
     try:
         made = repository.commit(workspace.path, _folder(session, workspace), said)
     except PerdureError as error:
-        return one_line(error.said)
+        return Styled(one_line(error.said), "yellow")
     if made is None:
-        return "Nothing is new since the last commit."
+        return Styled("Nothing is new since the last commit.", "dim")
     where = f" on {made.branch}" if made.branch else ", on no branch: HEAD is detached"
-    return one_line(f"Committed {made.id[:10]}{where}.")
+    return Styled(one_line(f"Committed {made.id[:10]}{where}."), "dim")
 
 
 def _folder(session: Session, workspace: Workspace) -> str:

@@ -350,8 +350,7 @@ class Cortext(OwnProfile):
         committing = asyncio.ensure_future(in_thread(pausing.committed, session, workspace, status))
         if not (await asyncio.wait([committing], timeout=_PATIENCE))[0]:
             shell.face.note(Styled("Another git is at work in this repository; waiting for it.", "dim"))
-        said = await committing
-        shell.face.note(Styled(said, "dim" if said.startswith("Committed") else "yellow"))
+        shell.face.note(await committing)
 
     async def let_go(self, shell: Shell) -> None:
         """Of a conversation that was put down; the shell goes on without one."""
