@@ -74,17 +74,15 @@ def _repository(path: str, is_there: bool) -> tuple[bool, list[str | PerdureErro
     one gets the workspace's own files; in one that was there, what is added is its user's to say."""
     try:
         if repository.start(path):
-            told: list[str | PerdureError] = [
-                "Made a git repository there, for conversations to be committed to."
-            ]
-            return True, [*told, _committed(path)]
-        around = repository.around(path)
+            made = "Made a git repository there, for conversations to be committed to."
+            return True, [made, _committed(path)]
+        enclosing = repository.enclosing(path)
     except PerdureError as error:
         return False, [error]
-    if is_there or around is None:
+    if is_there or enclosing is None:
         return False, []
-    branch = f"branch {around.branch}" if around.branch else "no branch, as HEAD is detached,"
-    where = f"{branch} of {config.as_typed(around.top)}"
+    branch = f"branch {enclosing.branch}" if enclosing.branch else "no branch, as HEAD is detached,"
+    where = f"{branch} of {config.as_typed(enclosing.top)}"
     off = f'`"{COMMIT}": false` in {_REGISTRY} or --no-commit turns that off.'
     at = "" if path == config.here() else f"-C {shlex.quote(path)} "
     return False, [

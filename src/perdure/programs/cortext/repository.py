@@ -39,7 +39,7 @@ from perdure.session.git_exclude import keep_out
 from perdure.session.stores import files
 from perdure.session.stores.lock import Lock
 
-__all__ = ["Around", "Commit", "NotCommitted", "around", "commit", "start"]
+__all__ = ["Commit", "EnclosingRepository", "NotCommitted", "commit", "enclosing", "start"]
 
 _OWN = ".session"
 _LOCKS = os.path.join(".workspace", "locks")
@@ -63,7 +63,7 @@ class Commit(NamedTuple):
     message: str
 
 
-class Around(NamedTuple):
+class EnclosingRepository(NamedTuple):
     """The repository that a workspace is in."""
 
     top: str
@@ -106,14 +106,14 @@ def start(workspace: str) -> bool:
     return True
 
 
-def around(workspace: str) -> Around | None:
-    """None if there is none, or git does not use it."""
+def enclosing(workspace: str) -> EnclosingRepository | None:
+    """The repository that a workspace is in; None if there is none, or git does not use it."""
     git = Git(workspace)
     try:
         top = os.fsdecode(git.run("rev-parse", "--show-toplevel")).removesuffix("\n")
     except Failed:
         return None
-    return Around(top, _branch(git))
+    return EnclosingRepository(top, _branch(git))
 
 
 def _branch(git: Git) -> str:
