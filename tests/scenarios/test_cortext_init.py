@@ -5,6 +5,8 @@ import json
 import pytest
 
 from tests.agent.models.wire_server import wire_server
+from tests.front.terminal import Terminal
+from tests.programs.started import first_on_path
 from tests.programs.workspaces import cortext
 
 __all__ = ["cortext", "wire_server"]
@@ -108,6 +110,20 @@ def test_cor_18_init_in_a_repository_names_its_branch_the_switch_and_what_to_add
     cortext.git("checkout", "-q", "--detach")
     (folder / "other").mkdir()
     assert "to no branch, as HEAD is detached, of ~/mine;" in cortext.within("init", "other").out
+
+
+def test_g_5_the_commands_that_init_prints_can_be_copied_from_a_narrow_terminal(cortext, monkeypatch):
+    """No line break is put into one."""
+    monkeypatch.setenv("PATH", first_on_path())
+    cortext.project = cortext.home
+    cortext.git("init", "-q")
+    folder = cortext.home / "a folder of its own"
+    with Terminal(*cortext.command, "init", folder.name, cwd=cortext.home, columns=40) as terminal:
+        assert terminal.wait() == 0
+        lines = terminal.raw.decode().split("\r\n")
+    assert f"To commit the workspace, too: git -C '{folder}' add .workspace" in lines
+    assert f"  cd '{folder}'" in lines
+    assert "  cortext start brainstorm What to build first" in lines
 
 
 @pytest.mark.parametrize("how", ["option", "registry", "init", "init --no-commit there"])

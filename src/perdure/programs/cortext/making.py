@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from perdure import config
 from perdure.agent.places import REGISTERED
 from perdure.errors import NotSaved, PerdureError, UsageError
-from perdure.front.output import Output, Styled
+from perdure.front.output import Copyable, Output, Styled
 from perdure.front.visible import one_line
 from perdure.programs.cortext import repository
 from perdure.programs.cortext.workspace import COMMIT, FOLDER, REGISTRY, Workspace
@@ -64,12 +64,12 @@ def init(options: SimpleNamespace, out: Output) -> int:
         out.line("")
         out.line("Begin with:")
         if path != config.here():
-            out.line(f"  cd {one_line(shlex.quote(path))}")
-        out.line("  cortext start brainstorm What to build first")
+            out.line(Copyable(f"  cd {one_line(shlex.quote(path))}"))
+        out.line(Copyable("  cortext start brainstorm What to build first"))
     return 0
 
 
-def _repository(path: str, is_there: bool) -> tuple[bool, list[str | PerdureError]]:
+def _repository(path: str, is_there: bool) -> tuple[bool, list[str | Styled | PerdureError]]:
     """Whether one was made for the workspace; and what its user should know of the one that it is in. A new
     one gets the workspace's own files; in one that was there, what is added is its user's to say."""
     try:
@@ -87,7 +87,7 @@ def _repository(path: str, is_there: bool) -> tuple[bool, list[str | PerdureErro
     at = "" if path == config.here() else f"-C {shlex.quote(path)} "
     return False, [
         one_line(f"Pauses commit conversations to {where}; {off}"),
-        one_line(f"To commit the workspace, too: git {at}add {FOLDER}"),
+        Copyable(one_line(f"To commit the workspace, too: git {at}add {FOLDER}")),
     ]
 
 
