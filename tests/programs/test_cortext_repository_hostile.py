@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from perdure.programs.cortext.repository import NotCommitted, around, commit, start
+from perdure.programs.cortext.repository import NotCommitted, commit, enclosing, start
 from tests.programs.git_workspace import FOLDER, Workspace, not_committed, stand_in, template, workspace
 from tests.programs.hostile_repository import Hostile
 
@@ -35,7 +35,7 @@ def test_cor_18_nothing_of_a_hostile_repository_runs(hostile):
     assert workspace.commit()
     assert workspace.commit() is None
     assert start(str(workspace.path)) is False
-    found = around(str(workspace.path))
+    found = enclosing(str(workspace.path))
     assert found is not None
     assert (found.top, bool(found.branch)) == (str(workspace.path), True)
     assert start(str(workspace.path.parent)) is True
