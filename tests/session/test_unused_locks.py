@@ -1,12 +1,13 @@
 """Locks of sessions that are gone: which go, when, and all that keeps one."""
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perdure.errors import PerdureError
+from perdure.errors import NotSaved, PerdureError
 from perdure.session import holder as holder_module
 from perdure.session.entry import Message, User
 from perdure.session.holder import holder_at, try_to_lock
@@ -207,6 +208,25 @@ def test_who_opened_a_lock_that_was_then_removed_takes_the_one_that_is_there(
     with Lock(*place, "s", 0) as second:
         own, there = os.fstat(second._file.fileno()), os.stat(second.path)
         assert (own.st_ino, own.st_dev, own.st_nlink) == (there.st_ino, there.st_dev, 1)
+
+
+@pytest.mark.parametrize("times", [2, 10**9])
+def test_a_stale_file_handle_is_opened_anew_but_not_for_ever(times, tmp_path, monkeypatch):
+    """Of a lock file that was removed it is one only once; of a folder that is gone, always."""
+    left = iter(range(times))
+    real = lock_module._opened
+
+    def opened(*place: Any) -> Any:
+        if next(left, None) is not None:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return real(*place)
+
+    monkeypatch.setattr(lock_module, "_opened", opened)
+    if times == 2:
+        Lock(str(tmp_path), "locks/s.lock", "s", 0).release()
+    else:
+        with pytest.raises(NotSaved, match=r"s\.lock"):
+            Lock(str(tmp_path), "locks/s.lock", "s", 0)
 
 
 def test_who_asks_of_a_lock_that_was_removed_meanwhile_asks_again(tmp_path, monkeypatch):

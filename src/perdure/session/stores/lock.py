@@ -61,9 +61,11 @@ class Lock:
             except OSError as error:
                 if hasattr(self, "_file"):
                     self._file.close()  # whoever keeps the error must not keep the lock with it
-                if error.errno == errno.ESTALE:  # a network file system's word for a file that was removed
-                    continue
-                raise NotSaved(self.path, error) from error
+                # A network file system's word for a file that was removed, or for a folder that is gone.
+                if error.errno != errno.ESTALE or time.monotonic() >= deadline:
+                    raise NotSaved(self.path, error) from error
+                time.sleep(pause)
+                continue
             if time.monotonic() >= deadline:
                 pid, _ = written_in(self._file.fileno())
                 self._file.close()
