@@ -164,6 +164,20 @@ def test_sol_12_a_ledger_that_cannot_be_written_hides_nothing_that_others_decide
 
 
 @pytest.mark.process
+def test_sol_12_a_withdrawal_hides_nothing_that_others_missed_meanwhile(soleur, ledger, miss):
+    """Who withdraws a decision has not looked into other sessions for what the ledger lacks."""
+    with soleur.piped("--fresh") as talk:
+        talk.say("/decide First.", "/decide Second.")
+        talk.until(lambda: ledger.exists() and "Second." in ledger.read_text())
+        miss("Theirs.")
+        talk.say("/undecide 1")
+        talk.until(lambda: "Withdrawn: First." in talk.err)
+        talk.process.kill()
+    done = soleur.within("--fresh", stdin="/decisions\n")
+    assert re.findall(r"  Manual +(.*)\n", done.out) == ["Second.", "Theirs."]
+
+
+@pytest.mark.process
 def test_sol_12_what_a_session_decides_brings_along_what_others_missed_meanwhile(soleur, ledger, miss):
     """Or the ledger would be newer than their sessions, and nobody would look there any more."""
     with soleur.piped("--fresh") as talk:

@@ -157,10 +157,12 @@ def test_sol_08_a_ledger_whose_root_is_gone_is_left_alone_in_a_pipe(two, home):
 @pytest.mark.process
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_sol_08_at_a_terminal_an_old_ledger_is_offered_once(soleur, wire_server, answer):
-    """A yes makes it the project's; after a no the project has one of its own, and it stays as it is."""
+    """A yes makes it the project's; after a no the project has one of its own, and it stays as it is. What
+    the project's sessions decided while nobody had said so is there, whatever the answer."""
     soleur.answers(wire_server, "Hm.")
     path = old_ledger(soleur)
     before = path.read_text()
+    soleur.within("--fresh", stdin="/decide Per seat.\n")
     with soleur.terminal("--fresh") as terminal:
         terminal.until("~/acme? [Y/n]")
         terminal.send(f"{answer}\r")
@@ -170,7 +172,7 @@ def test_sol_08_at_a_terminal_an_old_ledger_is_offered_once(soleur, wire_server,
         until_idle(terminal)
         terminal.keys("c-d")
         assert terminal.wait() == 0
-    known = ["Only in Europe.", "Hire two."] if answer == "y" else ["Hire two."]
+    known = [*(["Only in Europe."] if answer == "y" else []), "Per seat.", "Hire two."]
     done = soleur.within("--fresh", stdin="/decisions\n")
     assert ("names no project" in done.err, re.findall(r"  Manual  (.*)\n", done.out)) == (False, known)
     if answer == "y":
@@ -227,3 +229,21 @@ def test_sol_12_a_ledger_that_cannot_be_read_is_set_aside_named_and_begun_anew(s
     assert re.findall(r"  Manual  (.*)\n", done.out) == ["Ours.", "Theirs.", "New."]
     again = soleur.within("--fresh", stdin="Hello\n")
     assert "damaged" not in again.err
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_sol_12_ledgers_whose_folder_cannot_be_read_hide_no_decision(soleur, wire_server, kind):
+    """The ledger is named, what the sessions have decided is told, and what is decided comes there later."""
+    soleur.answers(wire_server, "Hm.")
+    soleur.within("--fresh", stdin="/decide Ours.\n")
+    folder = soleur.home / ".soleur" / "decisions"
+    folder.rename(folder.with_name("away"))
+    folder.write_text("") if kind == "file" else folder.symlink_to("/proc")
+    done = soleur.within("--fresh", stdin="/decide New.\nHello\n/decisions\n")
+    assert (done.code, "decisions/acme.md: " in done.err) == (0, True)
+    assert re.findall(r"  Manual  (.*)\n", done.out) == ["Ours.", "New."]
+    assert "Ours." in system_of(wire_server)
+    folder.unlink()
+    folder.with_name("away").rename(folder)
+    assert decided(soleur) == ["Ours.", "New."]
+    assert re.findall(r"\[Manual\] (.*)\n", (folder / "acme.md").read_text()) == ["Ours.", "New."]

@@ -22,7 +22,7 @@ import os
 import re
 import stat
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from typing import NamedTuple
 
@@ -157,20 +157,21 @@ class Ledger:
         with (
             self._lock() as lock,
             files.told(NotSaved, self.path),
+            self._keeping_time(),
             contextlib.closing(AppendLog(self._home, self._relative, lock, "power")) as log,
         ):
             log.append(comment(self.project.root))
         self._look()
 
-    def leave(self) -> None:
-        """The ledger is another project's: this one has its own, which is made now, so that nobody is asked
-        again."""
+    def leave(self, decisions: Sequence[Decision]) -> None:
+        """The ledger is another project's: this one has its own, which is made now with these decisions, so
+        that nobody is asked again."""
         self.stem = ledger_files.another_stem(self.project)
         self._relative = os.path.join(FOLDER, self.stem + EXTENSION)
         self.path = os.path.join(self._home, self._relative)
         with self._lock(), files.told(NotSaved, self.path):
             if files.status(self._home, self._relative) is None:
-                self._create([])
+                self._create(_missing([], [each for each in decisions if one_line(each.content)]))
         self._look()
 
     def remove(self, content: str) -> str:
@@ -180,7 +181,7 @@ class Ledger:
             what = "it may be another project's; at a terminal, `soleur` asks whose it is"
             raise NotSaved(self.path, what)
         like = likeness(content)
-        with self._lock(), files.told(NotSaved, self.path):
+        with self._lock(), files.told(NotSaved, self.path), self._keeping_time():
             if files.status(self._home, self._relative) is None:
                 return ""
             with files.open_to_read(self._home, self._relative) as file:
@@ -213,8 +214,19 @@ class Ledger:
             self.read()
             return False
         except Unreadable:
-            there = files.status(self._home, self._relative)
+            with files.told(NotSaved, self.path):
+                there = files.status(self._home, self._relative)
             return there is not None and stat.S_ISREG(there.st_mode)
+
+    @contextlib.contextmanager
+    def _keeping_time(self) -> Iterator[None]:
+        """What is written meanwhile does not change the ledger's time. By that `Notebook.file` knows which
+        sessions were looked at for decisions that are missing here, and who writes this has not looked."""
+        before = files.status(self._home, self._relative)
+        yield
+        if before is not None:
+            with files.folder_of(self._home, self._relative) as (folder, name):
+                os.utime(name, ns=(before.st_atime_ns, before.st_mtime_ns), dir_fd=folder)
 
     def _create(self, lines: Sequence[bytes]) -> None:
         files.new_folder(self._home, FOLDER)

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 from perdure import config
 from perdure.agent.aside import in_thread
-from perdure.errors import Ambiguous, NotFound, UsageError
+from perdure.errors import Ambiguous, NotFound, NotSaved, UsageError
 from perdure.front.amounts import counted
 from perdure.front.output import Styled
 from perdure.front.shell import Shell
 from perdure.front.visible import one_line
-from perdure.programs.soleur import ledger_files
+from perdure.programs.soleur import ledger_files, recorded
+from perdure.programs.soleur.decisions import Decision, in_force
 from perdure.programs.soleur.ledger import Ledger
 from perdure.programs.soleur.ledger_files import MOVED, UNCLAIMED
-from perdure.programs.soleur.recorded import project_in
 from perdure.session.catalog import Catalog, Scope
 from perdure.session.layouts import Home
 from perdure.session.projects import Project, project_of, root_of
@@ -25,7 +25,7 @@ from perdure.session.stores import Header
 def of_session(home: str, header: Header, here: Project) -> Project:
     """The project of a session that is opened here: an older one that has only a name is this project's, if
     that has the same name."""
-    project = project_in(header, ledger_files.moved(home))
+    project = recorded.project_in(header, ledger_files.moved(home))
     return here if not project.root and project.name == here.name else project
 
 
@@ -96,5 +96,16 @@ async def settle(shell: Shell, home: str, project: Project) -> None:
         count = counted(len(lines or ()), "decision")
         question = f"{path} ({count}) names no project. Is it the ledger of {root}?"
     is_own = await shell.ask(one_line(question))
-    if is_own is not None:
-        await in_thread(ledger.claim if is_own else ledger.leave)
+    try:
+        if is_own:
+            await in_thread(ledger.claim)
+        elif is_own is not None:
+            await in_thread(lambda: ledger.leave(_decided_in(home, project)))
+    except NotSaved as error:  # it is asked again the next time
+        shell.face.note(Styled(one_line(error.said), "yellow"))
+
+
+def _decided_in(home: str, project: Project) -> list[Decision]:
+    """What the sessions of the project have decided, as far as it is in force."""
+    every = recorded.of_project(home, project, beside="")
+    return in_force(every.decisions, every.withdrawn)
