@@ -69,6 +69,22 @@ def test_cor_07_a_number_is_no_beginning_of_a_year_or_of_another_number(cortext,
 
 
 @needs_tool("tmux")
+def test_cor_07_a_number_out_of_range_behind_the_command_is_asked_again_at_a_terminal(cortext, held):
+    """From outside the shell and in it."""
+    for command, typed in ((["resume", "7"], ""), ([], "/workspace.resume 7")):
+        with Tmux(*cortext.command, *command, cwd=cortext.project) as tmux:
+            if typed:
+                tmux.until("cortext>")
+                tmux.send(typed)
+                tmux.send_keys("Enter")
+            tmux.until("There is no number 7: they go from 1 to 3.")
+            tmux.until("(number or search)")
+            tmux.send("retreat")
+            tmux.send_keys("Enter")
+            tmux.until('[Resuming "Team retreat"]')
+
+
+@needs_tool("tmux")
 def test_cor_07_at_a_terminal_the_newest_ten_are_on_the_screen_and_more_when_asked_for(cortext, wire_server):
     """Of thirty. Their numbers stay what they are, and words are searched for in all."""
     cortext.answers(wire_server, "We were at it.")

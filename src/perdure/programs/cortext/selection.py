@@ -52,6 +52,18 @@ def of_number(text: str, among: Sequence[Row]) -> Row | None:
     return among[int(text) - 1]
 
 
+def asks_again(text: str, among: Sequence[Row], workspace: Workspace, out: Output) -> bool:
+    """True, and said, if this is a number that nothing has, and somebody is there to give another."""
+    if not out.can_ask or not among or not _NUMBER.fullmatch(text) or matching(text, among, workspace, out):
+        return False
+    out.note(_no_number(text, among))
+    return True
+
+
+def _no_number(text: str, shown: Sequence[Row]) -> str:
+    return f"There is no number {fit(text, 20)}: they go from 1 to {len(shown)}."
+
+
 def _name(row: Row) -> str:
     """Without its day."""
     return composed(row.id.rpartition("/")[2])
@@ -91,7 +103,7 @@ def chosen(among: Sequence[Row], workspace: Workspace, out: Output) -> Row | Non
         if _NUMBER.fullmatch(answer):
             if row := of_number(answer, shown):
                 return row
-            out.note(f"There is no number {fit(answer, 20)}: they go from 1 to {len(shown)}.")
+            out.note(_no_number(answer, shown))
         elif answer.lower() == _MORE and end < len(shown):
             end = _show(shown, end, out)
         else:

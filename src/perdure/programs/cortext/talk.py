@@ -70,6 +70,8 @@ def _wanted(options: SimpleNamespace, workspace: Workspace, out: Output) -> Row 
     text = " ".join(options.text)
     if row := selection.of_number(text, among):
         return row
+    if selection.asks_again(text, among, workspace, out):
+        text = ""
     if text:
         hint = "`cortext resume --list` shows all"
         found = _found(text, everything, options.type, workspace, out, hint)
@@ -171,6 +173,8 @@ def _picked(shell: Shell, kind: str, text: str) -> Row | None:
         return None
     if row := selection.of_number(text, among):
         return row
+    if selection.asks_again(text, among, workspace, out):
+        text = ""
     if text:
         found = _found(text, everything, kind, workspace, out, "/workspace.resume lists what there is")
         if len(found) == 1:
