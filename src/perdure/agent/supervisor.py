@@ -184,7 +184,8 @@ class _Link:
             if name.startswith(_KEPT) or name in ("PATH", MARK)
         }
         # Isolated: nothing that lies in the directory, or that the environment names, is imported.
-        python = [sys.executable, "-I", "-S", "-X", "utf8", "-W", "ignore"]
+        # An interpreter that is part of another program may have no executable; any other will do.
+        python = [sys.executable or "python3", "-I", "-S", "-X", "utf8", "-W", "ignore"]
         self._socket, theirs = socket.socketpair()
         with theirs:
             try:

@@ -158,6 +158,9 @@ class _Supervisor:
             if signal.getsignal(number) != signal.SIG_IGN:
                 self.signals_of_others.append(number)
                 signal.signal(number, signal.SIG_IGN)
+        self.blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        """Signals that are blocked in the program, and so in a new process. Here none is: SIGCHLD has to
+        come."""
         self.wakes, wake = os.pipe()
         for end in (self.wakes, wake):
             os.set_blocking(end, False)
@@ -232,6 +235,7 @@ class _Supervisor:
                 environment,
                 file_actions=[(os.POSIX_SPAWN_DUP2, descriptor, number) for descriptor, number in files],
                 setsigdef=self.signals_of_others,
+                setsigmask=self.blocked,
                 **self.apart,  # type: ignore[arg-type]
             )
         except OSError as error:

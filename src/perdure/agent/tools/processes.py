@@ -41,7 +41,7 @@ from perdure.agent.supervisor_process import (
     name_of,
 )
 
-_TETHER = 97  # its number in a process: shells use those up to 10, and 255
+_TETHER = 61  # its number in a process: shells use those from 10 on, and 255; the limit may be as low as 64
 _QUIET = 0.1  # a child in the background may hold the pipe for ever; what the command wrote comes at once
 _LONGEST_DRAIN = 0.5
 _CHUNK = 64 * 1024
