@@ -12,22 +12,30 @@ import struct
 import subprocess
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import partial
 from itertools import count, islice
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from perdure.session import expiry
 from perdure.session.entry import Entry
 from perdure.session.manager import SessionManager
 from perdure.session.session import Session
+from perdure.session.stores.file_store import FileStore
+from perdure.session.trash_note import Trashed
 from tests.crash.killing import SLOW, Child, Report, alone, batches, check_found, message, share, store_in
+from tests.crash.old_sessions import OldSessions
+from tests.effort import IS_LONG
 
 pytestmark = pytest.mark.process
 
 SHUTDOWN = 0x8004587D
 LOG_FLUSH, NO_LOG_FLUSH = 1, 2
+OLD_SESSIONS, AT_ONCE = 40, 8
 IN_A_SESSION = 12  # groups of entries, then it is forked and a new one is begun
 HOMES = 4  # used in turn: the disk holds what the lives before left, and has room for one more
 SAID_BEFORE = 4  # reports before every other cut: a session and three groups of entries
@@ -59,6 +67,17 @@ def test_r2_a_power_cut_loses_nothing_that_was_acknowledged(layout, disk, seed):
 def test_r2_an_entry_saved_again_after_a_kill_survives_a_power_cut(disk):
     """Its first writer was killed before the sync; the next one's save returns once it is on the disk."""
     alone(cut_after_saving_again, **disk)
+
+
+def test_r2_a_power_cut_during_a_clean_up_leaves_each_session_in_its_place_or_in_the_trash(
+    layout, disk, seed
+):
+    """Whole, and restorable; what the clean-up counted as deleted is in the trash."""
+    counted = alone(cut_clean_ups, cuts=share(8, 1000, layout), seed=seed, layout=layout, **disk)
+    print(counted)
+    assert counted["deleted"] > 0
+    if IS_LONG:  # a busy machine may let a few clean-ups end first
+        assert counted["in place"] > 0
 
 
 # --- the disk -----------------------------------------------------------------------------------------
@@ -167,3 +186,42 @@ def cut_after_saving_again(image: str, place: str) -> None:
     assert [each.id for each in SessionManager(home).load_session(id)][1:] == [entry.id], (
         "it was acknowledged"
     )
+
+
+# --- clean-ups ------------------------------------------------------------------------------------------
+
+
+def cut_clean_ups(cuts: int, seed: int, layout: str, image: str, place: str) -> dict[str, int]:
+    counted = {"cuts": cuts, "deleted": 0, "in place": 0}
+    for life in range(cuts):
+        random = Random(f"{seed}/{life}/clean-up")
+        old = OldSessions(f"{place}/{life % HOMES}", layout, OLD_SESSIONS, "power")
+        os.sync()  # also what lies beside the sessions
+        with Child(partial(clean_and_report, old)) as cleaner:
+            heard = cleaner.at_least(1)  # some are deleted, and some are not
+            time.sleep(random.uniform(0, 0.01))
+            heard += cleaner.heard()
+            cut(place, random.choice([LOG_FLUSH, NO_LOG_FLUSH]))
+            cleaner.kill()
+        power_on(image, place)
+        acknowledged = {id for ids in heard for id in ids}
+        assert acknowledged <= {each.id for each in old.store.trashed()}
+        in_place = {ref.id for ref in old.store.list()}
+        assert not acknowledged & in_place
+        counted["deleted"] += len(acknowledged)
+        counted["in place"] += len(in_place)
+        old.check_after_stop(is_completed=life % 2 == 0)
+    return counted
+
+
+def clean_and_report(old: OldSessions, report: Report) -> None:
+    """Reports the ids of each few sessions that were deleted together."""
+    delete_all = FileStore.delete_all
+
+    def reported(store: FileStore, *arguments: Any, **options: Any) -> Sequence[Trashed | Exception]:
+        done = delete_all(store, *arguments, **options)
+        report([each.id for each in done if isinstance(each, Trashed)])
+        return done
+
+    with patch.object(FileStore, "delete_all", reported), patch.object(expiry, "_AT_ONCE", AT_ONCE):
+        old.clean()

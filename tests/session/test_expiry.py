@@ -422,6 +422,41 @@ def test_aur_08_many_are_removed_without_a_look_at_all_others_for_each(sessions,
     assert [relative for _, relative in syncs].count("trash") == 2
 
 
+def test_aur_08_no_power_cut_takes_the_old_names_of_many_before_they_have_their_new_ones(
+    sessions, monkeypatch
+):
+    """The folder they leave is synced when those they came to all are."""
+    syncs = []
+    sync = files.sync_folder_below
+
+    def synced(root: str, relative: str) -> None:
+        syncs.append(os.path.relpath(os.path.join(root, relative), sessions.home.path))
+        sync(root, relative)
+
+    monkeypatch.setattr(files, "sync_folder_below", synced)
+    new_places = [os.path.join("trash", f"s-{number}") for number in range(20)]
+    for place in new_places:
+        sessions.write(os.path.basename(place), OLD, turn(OLD))
+    clean(sessions)
+    assert {*new_places} <= {*syncs}
+    old_place = os.path.relpath(sessions.store.root, sessions.home.path)
+    last_of_new = max(at for at, place in enumerate(syncs) if place in new_places)
+    assert syncs.index(old_place) > last_of_new
+
+
+def test_aur_08_where_the_trash_cannot_be_locked_all_are_kept_and_named(sessions):
+    """It is no error of the clean-up as a whole: what else it found is told, too."""
+    for name in ("one", "two"):
+        sessions.write(name, OLD, turn(OLD))
+    sessions.write("undated", "garbage", turn(OLD))
+    Path(sessions.home.path, "locks", "trash~.lock").mkdir(parents=True)
+    done = clean(sessions)
+    assert gone(done) == []
+    assert done.undated == ["undated"]
+    assert sorted(each.partition(":")[0] for each in done.problems) == ["one was kept", "two was kept"]
+    assert len(os.listdir(sessions.store.root)) == 3
+
+
 @pytest.mark.parametrize("fails", ["note", "move"])
 def test_aur_08_one_of_many_that_cannot_be_removed_is_where_it_was_and_the_others_go(
     sessions, monkeypatch, fails

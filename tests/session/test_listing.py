@@ -35,6 +35,9 @@ def filled(request, tmp_path) -> Home:
     for name in ("empty", ".git", "trash", "a.folder"):
         (root / name).mkdir()
     (root / "dead").symlink_to("nowhere")
+    (root / ".dying-0123456789abcdef").mkdir()  # as a delete leaves it that was killed
+    for name in ("session.lisp", "metadata.json", "conversation.md"):
+        (root / ".dying-0123456789abcdef" / name).write_text("not listed")
     return home
 
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from perdure.errors import Ambiguous, Conflict, NotFound, NotSaved, PerdureError, UsageError
 from perdure.session import ids, trash
 from perdure.session.stores import Header, folders
+from perdure.session.stores.file_store import FileStore
 from perdure.session.stores.lock import Lock
 from perdure.session.trash_note import Trashed
 from perdure.testing.writing import turns
@@ -425,6 +426,7 @@ def test_the_last_deleted_is_listed_first_and_what_does_not_say_when_last(world,
         (world.root / "x").touch()
         world.discard(["x"], id=id)
     (world.trash / "unknown").mkdir()
+    (world.trash / "unknown" / "x").touch()
     (world.trash / "a file").touch()
     assert world.folders() == ["new", "middle", "old", "unknown"]
 
@@ -881,3 +883,44 @@ def test_a_session_created_while_another_of_its_id_is_restored_stays(layout, tmp
     assert [entry.text for entry in store.read(ref).entries] == ["new 0", "new 1"]
     store.delete(ref)
     assert [entry.text for entry in store.read(store.restore("mine.1")).entries] == ["old 0"]
+
+
+# --- deletes that were killed ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["pi", "aurora", "soleur"])
+def test_a_session_whose_delete_was_killed_between_its_two_names_is_restored(layout, tmp_path, monkeypatch):
+    """It is in its place and in the trash: the id there is its own, and no other session's."""
+    store = store_of(layout, tmp_path)
+    assert isinstance(store, FileStore)
+    ref = store.create(Header("mine", "2026-01-31T09:05:00.123Z", cwd="/home/me"), turns(1))
+    before = Path(ref.path).read_bytes()
+    real = os.unlink
+
+    def killed(path: Any, **options: Any) -> None:
+        if path == os.path.basename(ref.path):
+            raise Crash
+        real(path, **options)
+
+    monkeypatch.setattr(os, "unlink", killed)
+    with pytest.raises(Crash):
+        store.delete(ref)
+    monkeypatch.setattr(os, "unlink", real)
+    assert [each.id for each in store.trashed()] == [each.id for each in store.list()] == ["mine"]
+    assert store.restore("mine").path == ref.path
+    assert Path(ref.path).read_bytes() == before
+    assert [*store.trashed()] == []
+
+
+@pytest.mark.parametrize("note", [None, b"", b'{"program": "pi", "na'])
+def test_a_folder_that_a_killed_delete_had_just_made_is_no_deleted_session(world, note):
+    """Its session is in its place. It is used by the next delete, or goes with the trash."""
+    (world.trash / "s1").mkdir(parents=True)
+    if note is not None:
+        (world.trash / "s1" / "trash.json").write_bytes(note)
+    assert world.folders() == []
+    world.plant()
+    assert world.discard().folder == "s1"
+    (world.trash / "s2").mkdir()
+    assert [each.folder for each in trash.remove_for_good(world.home)] == ["s1"]
+    assert os.listdir(world.trash) == []

@@ -120,6 +120,8 @@ def _flat(root: str, suffix: str) -> Iterator[Place]:
 
 def sibyl(root: str) -> Iterator[Place]:
     for item in _items(root):
+        if item.name.startswith("."):
+            continue  # no id begins so, and what a killed process left of a moved folder does
         if item.is_symlink():
             if _leads_to_a_folder(item):
                 yield item.name, item.path, None, None  # reading it will say why not

@@ -87,9 +87,14 @@ def discard_all(
     """The same for several sessions, each for itself: for each what is in the trash now, or why it is not.
 
     All notes are synced before the first file is moved, and all moves when the last is done: a disk writes
-    many changes down in the time of one.
+    many changes down in the time of one. The folders that files came to are synced before those they left: a
+    power cut may leave a session in both, and never in neither.
     """
-    with _changing(home, private):
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(_changing(home, private))
+        except PerdureError as error:
+            return [error] * len(leaving)
         states: list[_Plan | PerdureError] = []
         for each in leaving:
             try:
@@ -107,10 +112,11 @@ def discard_all(
 
         states = _advanced(states, sync_note, undo=remove_note, at_once=_SYNCS_AT_ONCE)
         states = _advanced(states, lambda plan: _move_all(plan.moves, sync=False), undo=remove_note)
-        synced = _SyncedFolders()
 
-        def sync_moves(plan: _Plan) -> None:
+        def sync_new_place(plan: _Plan) -> None:
             _sync_folder(home, in_trash(plan.folder))
+
+        def sync_old_places(plan: _Plan) -> None:
             for root, name, _, _ in plan.moves:
                 synced.sync(root, os.path.dirname(name))
 
@@ -118,7 +124,8 @@ def discard_all(
             _move_back(plan.moves)
             remove_note(plan)
 
-        states = _advanced(states, sync_moves, undo=move_back, at_once=_SYNCS_AT_ONCE)
+        states = _advanced(states, sync_new_place, undo=move_back, at_once=_SYNCS_AT_ONCE)
+        states = _advanced(states, sync_old_places, undo=move_back)
         return [trashed_in(home, each.folder) if isinstance(each, _Plan) else each for each in states]
 
 
@@ -179,7 +186,7 @@ def restore(
         path = os.path.join(root, main)
         if not is_here and not is_back:
             raise Conflict(path, "is neither in its place nor in the trash any more", "look for a copy")
-        if is_here and is_taken():
+        if is_here and not is_back and is_taken():  # in its place, the id is its own
             hint = "rename or delete that session, then restore again"
             raise Conflict(path, f"has an id that another session has by now: {trashed.id}", hint)
         _bring_back(

@@ -58,11 +58,12 @@ def is_folder(home: str, name: str) -> bool:
 
 
 def is_left_over(home: str, name: str) -> bool:
-    """Whether a folder is being deleted, or has a note and nothing else: what that tells of is elsewhere."""
+    """Whether a folder is being deleted, or has nothing of a session in it: a delete that was interrupted had
+    made it, and perhaps its note, and the session is in its place."""
     if name.startswith(folders.DYING):
         return True
     try:
-        return not sessions_own(home, name) and bool(read_note(home, name))
+        return not sessions_own(home, name)
     except OSError:
         return False
 
