@@ -309,7 +309,9 @@ async def _call_tools(
     except Stopped:
         await _end(running)
         for at, (message, id) in enumerate(await _keep_all(_results(calls, running)[left:], keep), left):
-            for event in _ended(running[at], message, id) if at < len(running) else _told_of(message, id):
+            for event in (
+                _ended(running[at], message, id) if at < len(running) else _message_events(message, id)
+            ):
                 yield event
         raise
     except PerdureError:  # one was refused: others may have been run, too
@@ -357,10 +359,10 @@ def _never_run(call: ToolCall) -> ToolResult:
 
 def _ended(one: _Running, message: ToolResult, id: str) -> Iterator[AgentEvent]:
     yield ToolExecutionEnd(one.call.id, one.call.name, one.result(), message.is_error)
-    yield from _told_of(message, id)
+    yield from _message_events(message, id)
 
 
-def _told_of(message: ToolResult, id: str) -> Iterator[AgentEvent]:
+def _message_events(message: ToolResult, id: str) -> Iterator[AgentEvent]:
     yield MessageStart(message)
     yield MessageEnd(message, id)
 

@@ -52,12 +52,12 @@ class ModelChooser:
         self._connections = connections
         self._notice = notice
 
-    def named(self, model: str | Model | LanguageModel, thinking: str | None = None) -> Voice:
+    def choose(self, model: str | Model | LanguageModel, thinking: str | None = None) -> Voice:
         """The model that somebody asked for; ModelError if there is none of that name, or no key for it. A
         key that is a command is waited for."""
         if isinstance(model, str):
             found, level = self._resolver.chosen(model)
-            return self.named(found, thinking or level)
+            return self.choose(found, thinking or level)
         connected = self._connected(model) if isinstance(model, Model) else model
         if thinking is not None and thinking not in THINKING_LEVELS:
             raise UsageError(
@@ -65,7 +65,7 @@ class ModelChooser:
             )
         return Voice(connected, thinking or self._default_thinking(connected.model))
 
-    def restored(self, chosen: Chosen, default_model: str | None, thinking: str | None) -> Voice:
+    def restore(self, chosen: Chosen, default_model: str | None, thinking: str | None) -> Voice:
         """The model that a session goes on with; `default_model` is what the user wants where no session says
         otherwise."""
         if chosen.model is None:
@@ -74,7 +74,7 @@ class ModelChooser:
             return self._in_place_of_offline(default_model, thinking)
         try:
             model = self._resolver.resolve("/".join(chosen.model))
-            voice = self.named(model, thinking or known_level(chosen.thinking_level))
+            voice = self.choose(model, thinking or known_level(chosen.thinking_level))
         except ModelError as error:
             self._notice(f"{error.message}; this session was held with it. Another model goes on")
             return self._usual(default_model, thinking)
@@ -84,7 +84,7 @@ class ModelChooser:
     def _usual(self, default_model: str | None, thinking: str | None) -> Voice:
         """`default_model`, else what the settings say, else the first for which there is a key."""
         found, level = self._resolver.chosen(default_model)
-        voice = self.named(found, thinking or level)
+        voice = self.choose(found, thinking or level)
         return Voice(voice.model, voice.thinking, is_chosen=self._resolver.is_named(default_model))
 
     def _in_place_of_offline(self, default_model: str | None, thinking: str | None) -> Voice:
@@ -92,7 +92,7 @@ class ModelChooser:
             voice = self._usual(default_model, thinking)
         except ModelError as error:
             self._notice(f"{error.message}; this session goes on with {OFFLINE}")
-            return Voice(self.named(OFFLINE).model, is_chosen=False)
+            return Voice(self.choose(OFFLINE).model, is_chosen=False)
         model = voice.model.model
         if model.provider != OFFLINE:
             instead = f"instead of {OFFLINE}, which nobody chose for this session"

@@ -18,7 +18,7 @@ from perdure.errors import PerdureError
 MARK = "PERDURE_CALL"
 """The variable that names the calls a process belongs to. A Perdure that runs inside a call marks its own
 processes in addition."""
-_AGENT = "perdure-agent"
+_MEMFD_NAME = "perdure-agent"
 _PROGRAMS = {"aur", "cortext", "perdure", "pi", "sibyl", "soleur"}
 
 
@@ -28,7 +28,7 @@ class AgentMark:
     def __init__(self) -> None:
         self._descriptor: int | None = None
         with suppress(AttributeError, OSError):  # of Linux only; without it, the program's name has to do
-            self._descriptor = os.memfd_create(_AGENT)
+            self._descriptor = os.memfd_create(_MEMFD_NAME)
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -89,7 +89,7 @@ def _runs_agent(pid: int) -> bool:
     with suppress(OSError):  # it has ended, or is another user's
         for number in os.listdir(f"/proc/{pid}/fd"):
             with suppress(OSError):  # it was closed
-                if os.readlink(f"/proc/{pid}/fd/{number}").startswith(f"/memfd:{_AGENT}"):
+                if os.readlink(f"/proc/{pid}/fd/{number}").startswith(f"/memfd:{_MEMFD_NAME}"):
                     return True
     return False
 

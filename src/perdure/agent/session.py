@@ -36,7 +36,7 @@ from perdure.agent.models.connections import Connections
 from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.process_origin import AgentMark
 from perdure.agent.settings import Settings, pi_home, slips
-from perdure.agent.supervisor import Supervisor, listed
+from perdure.agent.supervisor import Supervisor, describe_processes
 from perdure.agent.tools import AgentToolResult, Tool
 from perdure.agent.trust import Trust
 from perdure.errors import PerdureError, UsageError
@@ -107,7 +107,7 @@ class AgentSession:
 
     def find_model(self, text: str) -> Model:
         """The model that is called this, if there is one and a key for it; ModelError says what is not."""
-        return self._chooser.named(text).model.model
+        return self._chooser.choose(text).model.model
 
     def slips_in_settings(self) -> list[str]:
         """A sentence for each key in the files of settings that is ignored, and nearly one of ours."""
@@ -141,16 +141,16 @@ class AgentSession:
         self._mark = AgentMark()
         try:
             # An unknown model is refused before a session is made.
-            voice = await self._made(self._chooser.named, model, thinking) if model is not None else None
+            voice = await self._made(self._chooser.choose, model, thinking) if model is not None else None
             named = self._compaction.model
-            summariser = (await self._made(self._chooser.named, named)).model if named else None
+            summariser = (await self._made(self._chooser.choose, named)).model if named else None
             opened = session
             if opened is None:
                 opened = await self._opened(session_id)
             self._session = opened
             chosen = await in_thread(opened.chosen)
             if voice is None:
-                voice = await self._made(self._chooser.restored, chosen, default_model, thinking)
+                voice = await self._made(self._chooser.restore, chosen, default_model, thinking)
             self._agent = Agent(
                 opened,
                 voice,
@@ -305,7 +305,7 @@ class AgentSession:
 
     def set_model(self, model: str | Model | LanguageModel, thinking: str | None = None) -> Model:
         """Another model from the next request on, of any provider."""
-        voice = self._chooser.named(model, thinking)
+        voice = self._chooser.choose(model, thinking)
         self.agent.speak_as(voice)
         return voice.model.model
 
@@ -347,7 +347,7 @@ class AgentSession:
                 await self._equipment.close()
             finally:
                 if ended := await in_thread(self._supervisor.close):
-                    self.notices.append(f"Ended with the conversation: {listed(ended)}")
+                    self.notices.append(f"Ended with the conversation: {describe_processes(ended)}")
                 if self._mark is not None:
                     self._mark.close()
         session, self._session, self._agent = self._session, None, None

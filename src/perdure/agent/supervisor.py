@@ -26,7 +26,7 @@ from perdure.agent.supervisor_process import GIVE_UP, GRACE, HAS_PROC, RELEASE, 
 if TYPE_CHECKING:
     import subprocess
 
-_KEPT = ("LD_", "DYLD_")  # what an interpreter may need to be loaded
+_LOADER_VARIABLES = ("LD_", "DYLD_")  # what an interpreter may need to be loaded
 _ANSWER_WITHIN_S = 10.0
 _MOST_NAMED = 5
 
@@ -38,8 +38,8 @@ class BackgroundProcess(NamedTuple):
     name: str
 
 
-def listed(processes: Sequence[BackgroundProcess]) -> str:
-    """As a sentence names them."""
+def describe_processes(processes: Sequence[BackgroundProcess]) -> str:
+    """Their pids and names, for a sentence: the first few of many."""
     named = [f"{each.pid} {each.name}".rstrip() for each in processes]
     more = f" and {len(named) - _MOST_NAMED:,} more" if len(named) > _MOST_NAMED else ""
     return f"{', '.join(named[:_MOST_NAMED])}{more}"
@@ -181,7 +181,7 @@ class _Link:
         environment = {
             name: value
             for name, value in config.environment().items()
-            if name.startswith(_KEPT) or name in ("PATH", MARK)
+            if name.startswith(_LOADER_VARIABLES) or name in ("PATH", MARK)
         }
         # Isolated: nothing that lies in the directory, or that the environment names, is imported.
         # An interpreter that is part of another program may have no executable; any other will do.

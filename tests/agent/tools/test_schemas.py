@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from perdure.agent.models import UNPARSED
-from perdure.agent.tools import BUILT_IN, BadArguments, Tool, checked, respelled
+from perdure.agent.tools import BUILT_IN, BadArguments, Tool, checked, respell
 from perdure.registry import load
 from tests.effort import FEW
 
@@ -184,7 +184,7 @@ def test_pi_14_each_name_may_be_written_in_camel_or_snake_case(name):
     tool = TOOLS[name]
     for each in tool.spec.parameters["properties"]:
         snake = re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", each)
-        assert respelled({snake: 1}, tool.parameters) == {each: 1}
+        assert respell({snake: 1}, tool.parameters) == {each: 1}
 
 
 def test_pi_14_names_inside_a_field_follow_the_same_rules():

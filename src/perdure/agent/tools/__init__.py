@@ -87,9 +87,9 @@ class ToolContext(Struct, frozen=True):
     def path(self, text: str) -> str:
         """A path as a model writes one: relative to the working directory, `~` and a leading `@` allowed. The
         `@` is a part of it where something is there that begins with one."""
-        return self._absolute(self.named(text))
+        return self._absolute(self.without_at(text))
 
-    def named(self, text: str) -> str:
+    def without_at(self, text: str) -> str:
         """What `text` calls a file: without the `@` before it, if that is no part of its name."""
         without = text.removeprefix("@")
         if without == text or os.path.lexists(self._absolute(text)):
@@ -167,7 +167,7 @@ def checked(tool: Tool, arguments: Any) -> Any:
     """
     if not isinstance(arguments, dict) or arguments.keys() == {UNPARSED}:
         raise BadArguments("the arguments are not a JSON object, perhaps because the message was cut off")
-    arguments = respelled(arguments, tool.parameters)
+    arguments = respell(arguments, tool.parameters)
     left_out = _left_out(tool.parameters, [name for name, value in arguments.items() if value is None])
     given = tool.prepare({name: value for name, value in arguments.items() if name not in left_out})
     if isinstance(tool.parameters, type):
@@ -183,18 +183,18 @@ def checked(tool: Tool, arguments: Any) -> Any:
     except fastjsonschema.JsonSchemaValueException as error:
         known = ""
         if error.rule == "additionalProperties" and isinstance(error.definition, Mapping):
-            known = f"; {_listed(error.definition.get('properties', ()))}"
+            known = f"; {_list_fields(error.definition.get('properties', ()))}"
         raise BadArguments(f"{error}{known}") from None
 
 
 # --- names of parameters ----------------------------------------------------------------------------------
 
 
-def respelled(given: Any, parameters: type[Struct] | Mapping[str, Any]) -> Any:
+def respell(given: Any, parameters: type[Struct] | Mapping[str, Any]) -> Any:
     """Arguments by the names that the schema has, where they are written with capitals in place of
     underscores or the other way round; also inside of them. One that may have any name keeps its own."""
     if isinstance(given, list):
-        return [respelled(each, parameters) for each in given]
+        return [respell(each, parameters) for each in given]
     if not isinstance(given, dict):
         return given
     known = _parameters_inside(parameters)
@@ -207,7 +207,7 @@ def respelled(given: Any, parameters: type[Struct] | Mapping[str, Any]) -> Any:
             if meant in given or meant in found:
                 meant = name  # both are there: one is unknown, and refused
         inside = known.get(meant)
-        found[meant] = value if inside is None else respelled(value, inside)
+        found[meant] = value if inside is None else respell(value, inside)
     return found
 
 
@@ -257,13 +257,13 @@ def _refuse_unknown_fields(given: Any, parameters: type[Struct], where: str = ""
         unknown = [f"`{name}`" for name in given if name not in known]
         if unknown and parameters.__struct_config__.forbid_unknown_fields:
             there = f" in {where}" if where else ""
-            raise BadArguments(f"no such field{there}: {', '.join(unknown)}; {_listed(known)}")
+            raise BadArguments(f"no such field{there}: {', '.join(unknown)}; {_list_fields(known)}")
         for name, inside in known.items():
             if inside is not None and name in given:
                 _refuse_unknown_fields(given[name], inside, f"{where}.{name}".removeprefix("."))
 
 
-def _listed(names: Iterable[str]) -> str:
+def _list_fields(names: Iterable[str]) -> str:
     return f"the fields are {', '.join(f'`{name}`' for name in names)}" if names else "there are none"
 
 

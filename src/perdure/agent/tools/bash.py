@@ -20,7 +20,7 @@ from typing import Annotated, Any, BinaryIO
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from perdure.agent.supervisor import BackgroundProcess, Supervisor, listed
+from perdure.agent.supervisor import BackgroundProcess, Supervisor, describe_processes
 from perdure.agent.tools import AgentToolResult, Tool, ToolContext, bash_log
 from perdure.agent.tools.output import BYTES, LINES, Bounded, tail
 from perdure.agent.tools.processes import Ended, run
@@ -76,7 +76,7 @@ class Ran(Struct, frozen=True):
         ]
         details: dict[str, Any] = {"fullOutputPath": self.path} if self.path else {}
         if self._background:
-            details["background"] = listed(self._background)
+            details["background"] = describe_processes(self._background)
         return AgentToolResult("\n\n".join(filter(None, parts)), details or UNSET, is_error=bool(complaint))
 
     @property
@@ -97,9 +97,8 @@ class Ran(Struct, frozen=True):
         if not self._background:
             return ""
         verb = "It ends" if len(self._background) == 1 else "They end"
-        return (
-            f"[Still running in the background: {listed(self._background)}. {verb} with this conversation.]"
-        )
+        left = describe_processes(self._background)
+        return f"[Still running in the background: {left}. {verb} with this conversation.]"
 
 
 async def run_in_shell(

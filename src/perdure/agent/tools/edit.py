@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, Struct
 
-from perdure.agent.tools import AgentToolResult, Tool, ToolContext, respelled
+from perdure.agent.tools import AgentToolResult, Tool, ToolContext, respell
 from perdure.agent.tools.replacing import changes, replace
 from perdure.agent.tools.workspace import (
     SNIFFED,
@@ -72,7 +72,7 @@ def as_meant(given: dict[str, Any]) -> dict[str, Any]:
         except (ValueError, RecursionError):
             return given
     if isinstance(edits, list):
-        edits = respelled(edits, Replacement)
+        edits = respell(edits, Replacement)
         both = {"oldText", "newText"}
         if edits and not given.keys() & both and isinstance(edits[0], dict) and edits[0].keys() == both:
             given |= edits.pop(0)

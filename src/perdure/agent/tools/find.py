@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct
 
 from perdure.agent.tools import AgentToolResult, Tool, ToolContext
 from perdure.agent.tools.output import BYTES, LINES, head
-from perdure.agent.tools.ripgrep import Enough, files, located
+from perdure.agent.tools.ripgrep import Enough, files, locate
 from perdure.agent.tools.walk import Glob
 from perdure.agent.tools.workspace import Place, in_thread, place, readable, telling
 
@@ -31,7 +31,7 @@ class Find(Struct, frozen=True, forbid_unknown_fields=True):
 
 @telling
 async def find(args: Find, ctx: ToolContext) -> AgentToolResult:
-    target, glob = await in_thread(located, args.pattern, place(ctx, args.path), ctx)
+    target, glob = await in_thread(locate, args.pattern, place(ctx, args.path), ctx)
     found = _Found(glob, args.limit)
     complete = await files(target.path, ctx, found.take)
     return _result(found, target, ctx, complete=complete)

@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from perdure.agent.tools import AgentToolResult, Tool, ToolContext
 from perdure.agent.tools.output import BYTES, LINES, head
-from perdure.agent.tools.ripgrep import Enough, Line, glob_of, lines, located
+from perdure.agent.tools.ripgrep import Enough, Line, glob_of, lines, locate
 from perdure.agent.tools.walk import Search
 from perdure.agent.tools.workspace import (
     SNIFFED,
@@ -55,7 +55,7 @@ async def grep(args: Grep, ctx: ToolContext) -> AgentToolResult:
     glob = None if args.glob is UNSET else glob_of(args.glob)
     directory, only = await in_thread(_where, target)
     if glob is not None and not only:
-        (directory, _), glob = await in_thread(located, glob.text, target, ctx)
+        (directory, _), glob = await in_thread(locate, glob.text, target, ctx)
     found = _Found(args.limit, min(args.context, _MOST_CONTEXT))
     # One more than is shown, to know whether there are more.
     search = Search(args.pattern, args.literal, args.ignore_case, found.context, min(args.limit + 1, 2**31))

@@ -140,7 +140,7 @@ def glob_of(text: str) -> Glob:
         raise Refused(f"{text!a} is not a glob: {error}.") from None
 
 
-def located(_stop: threading.Event, pattern: str, target: Place, ctx: ToolContext) -> tuple[Place, Glob]:
+def locate(_stop: threading.Event, pattern: str, target: Place, ctx: ToolContext) -> tuple[Place, Glob]:
     """The directory that a glob is about, and the glob from there on. That is `target`, unless the glob leads
     out of it (`/etc/*.conf`, `~/*.md`, `../lib/*.py`) or that is the root: then it is the folders that the
     glob begins with. Nothing looks through the whole file system for what has a place in it."""

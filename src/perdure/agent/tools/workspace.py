@@ -94,7 +94,7 @@ def place(ctx: ToolContext, text: str) -> Place:
         raise Refused("The path has characters that no file name can have.") from None
     if "\0" in text:
         raise Refused("The path has a NUL character, which no file name can have.")
-    return Place(ctx.path(text), printable(ctx.named(text)) or ".")
+    return Place(ctx.path(text), printable(ctx.without_at(text)) or ".")
 
 
 def readable(path: str, ctx: ToolContext) -> str:
