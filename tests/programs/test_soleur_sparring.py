@@ -49,6 +49,14 @@ def test_who_speaks_first_asks_about_a_claim_of_the_readme():
         ("It will be free.", "Who pays then"),
         ("We will ship it soon.", "By which day"),
         ("Should we hire somebody?", "decide tonight"),
+        ("What do you think?", "What is your own answer"),
+        ("I don't know.", "Who does know"),
+        ("I am tired.", "What would change that"),
+        ("I asked 20 people and 18 said no.", "Which reason did most of them give"),
+        ("The market is worth $4B.", "How many of those can you reach"),
+        ("We raised $2M in 2024.", "How many months does that buy"),
+        ("We are at $3k MRR.", "From how many customers"),
+        ("We have 40 users on the waitlist.", "Where does the 40 come from"),
     ],
 )
 def test_a_question_is_about_what_was_said_and_quotes_it(said, asks):
@@ -60,13 +68,66 @@ def test_a_question_is_about_what_was_said_and_quotes_it(said, asks):
 
 @pytest.mark.parametrize(
     "said",
-    ["Let us make it free.", "We should charge 40 dollars a seat.", "We charge nothing, never a seat."],
+    [
+        "Let us make it free.",
+        "We should charge 40 dollars a seat.",
+        "We charge nothing, never a seat.",
+        "We charge nobody for a seat.",
+    ],
 )
 def test_what_contradicts_a_decision_is_held_against_it(said):
     """Another amount, none, or a negation: with the day of the decision, before anything else."""
     (answer,) = asked_of(said, decisions=[PRICE])
     assert answer.startswith("On 2026-01-31 you decided “We charge 20 dollars a seat”. Now you say ")
     assert answer.endswith("Which one stands?\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "decision"),
+    [
+        ("Our server costs $40 per month.", "We charge $12 per month."),
+        ("I have free time next week.", "We charge $12 per month."),
+        ("We don't have customers.", "Talk to customers."),
+    ],
+)
+def test_what_only_shares_words_with_a_decision_is_not_held_against_it(said, decision):
+    """Another thing that costs money, another meaning of free, a negation of something else."""
+    (answer,) = asked_of(said, decisions=[("", decision)])
+    assert "Which one stands" not in answer
+    assert said.rstrip(".") in answer
+
+
+@pytest.mark.parametrize(
+    ("said", "never"),
+    [
+        ("The market is worth $4B.", "Who has paid"),
+        ("We raised $2M in 2024.", "Who has paid"),
+        ("We charge $12 per month.", "What is the price, as a number"),
+        ("We use Python 3.11 and Postgres.", "come from"),
+        ("We started in 2024 with this.", "come from"),
+        ("What do you think?", "Which of the two answers"),
+        ("I have free time next week.", "Who pays then"),
+        ("You already asked that.", "You already asked that"),
+        ("Why?", "could be said of anything"),
+        ("The launch is on 2026-05-01.", "could be said of anything"),
+    ],
+)
+def test_however_often_it_is_said_no_question_is_asked_that_does_not_fit(said, never):
+    """All that the rules have for it."""
+    assert not any(never in answer for answer in asked_of(*[said] * 12))
+
+
+def test_who_gives_a_number_or_asks_something_is_answered_and_others_hear_why_not():
+    """Each fourth time it comes back to what is written down, and says so."""
+    files = [("README.md", README)]
+    for last, is_answered in [
+        ("I asked 20 people.", True),
+        ("Who else does it?", True),
+        ("We wait for spring.", False),
+    ]:
+        answer = asked_of("Hello", "Hello", "Hello", last, files=files)[-1]
+        assert answer.startswith(f"“{last.rstrip('.')}”") == is_answered
+        assert answer.startswith("Back to what is written down. README.md") != is_answered
 
 
 def test_decisions_that_contradict_each_other_are_named_once():

@@ -45,14 +45,53 @@ def _rule(name: str, pattern: str, *questions: str) -> Rule:
     return Rule(name, re.compile(pattern, re.IGNORECASE), questions)
 
 
-_AMOUNT = r"(?:[$€£]\s?\d[\d.,]*(?:\s?[kmb]\b)?|\d[\d.,]*\s?(?:dollars?|euros?|usd|eur|pounds?|bucks)\b)"
-_NUMBER = r"(?<![\w#.-])\d[\d.,]*\s?(?:%|percent\b|[kmb]\b)?(?:\s[a-z]+)?"
+_DIGITS = r"\d(?:[\d.,]*\d)?"
+_AMOUNT = (
+    rf"(?:[$€£]\s?{_DIGITS}(?:\s?(?:[kmb]|thousand|[mb]illion)\b)?"
+    rf"|{_DIGITS}\s?(?:dollars?|euros?|usd|eur|pounds?|bucks)\b)"
+)
+_SHARE = r"(?:\s?(?:%|percent\b|[kmb]\b))"
+_NUMBER = rf"(?<![\w#./:-])(?!(?:19|20)\d\d\b|\d+\.\d+\b(?!{_SHARE})){_DIGITS}{_SHARE}?(?![\w/:-]|[.,]\d)"
+"""A quantity: no year, no date, no time and no version."""
+_NO_PRICE = (
+    r"\b(?:for free|free (?:of charge|for|tier|plan|trial|version|forever|tool|app|software|and open)"
+    r"|(?:is|be|stays?|it|this|that|them) free|charge nothing|no charge)\b"
+)
+"""A price of nothing: not free time, and nobody who feels free."""
 _RULES = (
+    _rule(
+        "refusal",
+        r"\b(?:said no|say no|says no|refus\w+|declin\w+|reject\w+|churn\w*|cancell?\w+|unsubscrib\w+|"
+        r"turned (?:it|us|me) down|not interested)\b",
+        "{it}. Which reason did most of them give, in their words, and what did you change since?",
+        "{it}. How many more of those would make you change the plan, and to what?",
+    ),
     _rule(
         "evidence",
         r"\b\d+\b[^.]*\b(?:paid|pays?|bought|signed|subscribed|ordered|renewed)\b|\b(?:paid|bought|signed)\b[^.]*\d",
         "{it}: that is evidence. How many did you ask who did not, and what did they say?",
         "{it}: good, somebody acted. Would they do it again at twice the price, and did you ask them?",
+    ),
+    _rule(
+        "market",
+        r"\b(?:market|industry|tam|sector)\b[^.]*\d|\d[^.]*\b(?:market|industry|tam|sector)\b",
+        "{it}. How many of those can you reach by name this month, and what do they spend on it today?",
+        "{it}. Which hundredth of it is yours first, and who serves that today?",
+    ),
+    _rule(
+        "funds",
+        r"\b(?:rais(?:e|ed|ing)|fund(?:s|ed|ing|rais\w+)?|investors?|vc|seed|runway|burn\w*|savings|"
+        r"in the bank|loan)\b"
+        rf"|\b(?:costs?|spend(?:ing)?|spent|pay)\b[^.]*{_AMOUNT}",
+        "{it}. How many months does that buy, or take away, and what has to be proven by then?",
+        "{it}. What would you stop paying for if you had half of the money?",
+    ),
+    _rule(
+        "income",
+        rf"\b(?:mrr|arr|revenue|turnover|sales|profit|earn(?:ed|s|ing)?)\b[^.]*{_AMOUNT}"
+        rf"|{_AMOUNT}[^.]*\b(?:mrr|arr|revenue|turnover|in sales|profit)\b",
+        "{it}. From how many customers, and how much of it is gone if the largest one leaves?",
+        "{it}. What was it three months ago, and what did you do that changed it?",
     ),
     _rule(
         "amount",
@@ -69,13 +108,14 @@ _RULES = (
     ),
     _rule(
         "free",
-        r"\b(?:free|freemium|open.source|no charge)\b",
+        rf"{_NO_PRICE}|\b(?:freemium|open.source)\b",
         "{it}. Who pays then, for what, and from which month on?",
         "{it}. What do you lose if nobody ever pays, and how long can you go on like that?",
     ),
     _rule(
         "price",
-        r"\b(?:charg\w*|pric\w*|subscri\w*|revenue|monetiz\w*|per seat|paid plan|business model|sell\w*)\b",
+        rf"^(?!.*{_AMOUNT}).*\b(?:charg\w*|pric\w*|subscri\w*|revenue|monetiz\w*|per seat|"
+        r"paid plan|business model|sell\w*)\b",
         "{it}. What is the price, as a number, and out of whose budget does it come?",
         "{it}. Who was the last person to refuse that, and why?",
     ),
@@ -93,11 +133,23 @@ _RULES = (
         "{it}. What would you have to see to give that up? Have you looked for it?",
     ),
     _rule(
+        "ignorance",
+        r"\b(?:not sure|unsure|don['\u2019]?t know|do not know|no idea|no clue|unclear|undecided)\b",
+        "{it}. Who does know, what could they show you within a week, and when do you ask them?",
+        "{it}. What does it cost you to find out, and what does it cost not to know?",
+    ),
+    _rule(
         "doubt",
-        r"\b(?:maybe|perhaps|probably|i think|i guess|i believe|i feel|not sure|don'?t know|"
-        r"no idea|might|hopefully|hope)\b",
+        r"\b(?:maybe|perhaps|probably|i think|i guess|i believe|i feel that|might|hopefully|hope)\b",
         "{it}. What could you see within a week that would tell you, and who could show it to you?",
         "{it}. What do you do meanwhile that only makes sense if it is true?",
+    ),
+    _rule(
+        "question",
+        r"^(?:and |but |so )?(?:what|why|how|who|whom|whose|when|where)\b.*\?$",
+        "{it} What is your own answer, and what have you seen that speaks for it?",
+        "{it} Who could answer that from experience, and when do you ask them?",
+        "{it} What would you do differently tomorrow if you knew?",
     ),
     _rule(
         "choice",
@@ -125,24 +177,41 @@ _RULES = (
     ),
     _rule(
         "building",
-        r"\b(?:build\w*|feature|rewrit\w*|migrat\w*|platform|app|product|tool|service|ai|api|integrat\w*|automat\w*)\b",
+        r"\b(?:build\w*|feature|rewr[io]t\w*|migrat\w*|platform|app|product|tool|service|ai|api|integrat\w*|automat\w*)\b",
         "{it}. Which customer waits for that, and what do they do if it never comes?",
         "{it}. What would you show somebody tomorrow without building it, to learn the same?",
     ),
     _rule(
         "number",
         _NUMBER,
-        "{it}. Where does {0} come from: counted, or guessed? What would you do if it were half of that?",
+        "{it}. Where does the {0} come from: counted, or guessed? What would you do if it were half of that?",
         "{it}. Who else would come to {0}, from the same facts?",
     ),
+    _rule(
+        "self",
+        r"^i(?:['\u2019]m| am| feel| was)\b",
+        "{it}. What would change that within a week, and what keeps you from doing it?",
+        "{it}. What does it make you put off, and who waits for that?",
+    ),
 )
+_EXCLUSIVE = (
+    *((name, ("amount", "price")) for name in ("market", "funds", "income")),
+    ("question", ("choice",)),
+)
+"""Rules, and those that then do not count: such money is no price that somebody pays, and a question that
+begins with "what" has more than two answers."""
+_NOT_OF_FILES = frozenset({"question", "choice", "number", "building", "self", "ignorance"})
+"""Rules for what somebody says, not for what a file says."""
 _ANY = _rule(
     "claim",
     r"",
-    "{it}. How do you know? Who told you so, when, and what did they do about it?",
-    "{it}. What has to be true for that, and which part of it have you tested?",
-    "{it}. What would show you within a month that it is wrong?",
+    "{it}. What have you seen yourself that says so, and what would say the opposite?",
     "{it}. Who would disagree with that, and what would they say?",
+    "{it}. What do you do differently because of that, from which day on?",
+    "{it}. Which of your customers would notice that, and what would they do?",
+    "{it}. What did you expect to come of that, and did it?",
+    "{it}. If a friend told you that, what would you ask first?",
+    "{it}. Given that, what should you stop doing this week?",
 )
 _SHORT = (
     "{it} is no evidence.",
@@ -192,7 +261,9 @@ _MISSING = (
     ),
     (
         "competition",
-        re.compile(r"\b(?:competit\w+|alternative\w*|instead of|unlike|compared|versus|vs)\b", re.I),
+        re.compile(
+            r"\b(?:competit\w+|alternative\w*|instead of|unlike|than|compared|versus|vs|replaces?)\b", re.I
+        ),
         "{name} has no word of an alternative. What do people use today, and why would they leave it?",
     ),
     (
@@ -224,7 +295,13 @@ _NEGATIONS = frozenset(
     {"no", "not", "never", "without", "nobody", "none", "don't", "won't", "can't", "stop", "drop", "against"}
 )
 _MONEY = re.compile(_AMOUNT, re.IGNORECASE)
-_FREE = re.compile(r"\bfree\b", re.IGNORECASE)
+_FREE = re.compile(_NO_PRICE, re.IGNORECASE)
+_TO_THE_PARTNER = re.compile(
+    r"(?:(?:but|and|so|no|yes|hey),? )*(?:you\b|stop\b|please\b|tell me\b|ask me\b|help\b)", re.IGNORECASE
+)
+"""The beginning of what is said to the partner, and claims nothing."""
+_COME_BACK = "Back to what is written down. "
+_BETWEEN_NEGATION_AND_VERB = frozenset({"be", "to", "going", "the", "a", "an", "any", "ever", "longer"})
 _QUOTED = re.compile("“[^”]*”")
 _MOST_CONSIDERED = 500
 _LAST_RESORT = (
@@ -237,22 +314,26 @@ def ask(material: Material) -> str:
     last = material.said[-1] if material.said else ""
     is_short = bool(words(last)) and not sentences(last) and not is_code(last)
     lead = ""
-    if is_short and not _GREETING.match(last.strip()):
+    if is_short and len(words(last)) <= 3 and "?" not in last and not _GREETING.match(last.strip()):
         lead = _SHORT[len(material.said) % len(_SHORT)].format(it=quote(last)) + " "
     about_message = _of_message(last, len(material.said))
     others = [_of_decisions(material), _of_files(material)]
     if len(material.said) % 2:
         others.reverse()
-    # Now and then it comes back to what is written down: who answers one question after the other forgets it.
-    is_time = len(material.said) % 3 == 0 and not last.rstrip().endswith("?")
-    streams = [*others, about_message] if is_time else [about_message, *others]
     before = "\n".join(material.asked)
-    conflict = next((each for each in _conflicts(material, last) if each not in before), "")
-    return lead + (conflict or _chosen([*streams, iter(_GENERAL)], material.asked)) + "\n"
+    if conflict := next((each for each in _conflicts(material, last) if each not in before), ""):
+        return f"{lead}{conflict}\n"
+    # Now and then it comes back to what is written down: who answers one question after the other forgets it.
+    # But whoever has just given a number, or has asked something, is answered.
+    is_time = len(material.said) % 4 == 0 and not re.search(r"\d|\?\s*$", last)
+    if is_time and last and (question := _chosen(others, material.asked)):
+        return f"{lead or _COME_BACK}{question}\n"
+    question = _chosen([about_message, *others, iter(_GENERAL)], material.asked)
+    return f"{lead}{question or _LAST_RESORT.format(count=len(material.asked))}\n"
 
 
 def _chosen(streams: Iterable[Iterator[str]], asked: Sequence[str]) -> str:
-    """The first question that was not asked yet, also not of something else; then one that was."""
+    """The first question that was not asked yet, also not of something else; then one that was; else none."""
     before = "\n".join(asked)
     kinds = {_kind(line) for answer in asked for line in answer.splitlines()}
     again: list[str] = []
@@ -263,7 +344,7 @@ def _chosen(streams: Iterable[Iterator[str]], asked: Sequence[str]) -> str:
             if not any(_kind(question) in kind for kind in kinds):
                 return question
             again.append(question)
-    return again[0] if again else _LAST_RESORT.format(count=len(asked))
+    return again[0] if again else ""
 
 
 def _kind(question: str) -> str:
@@ -295,8 +376,25 @@ def _contradicts(one: str, other: str) -> bool:
         return False
     if all(amounts):
         return not amounts[0] & amounts[1] and _is_same(one, other, shared)
-    negated = [not _NEGATIONS.isdisjoint(words(text)) for text in (one, other)]
-    return negated[0] != negated[1] and _is_same(one, other, shared)
+    is_negated = [not shared.isdisjoint(_negated(text)) for text in (one, other)]
+    return is_negated[0] != is_negated[1] and _is_same(one, other, shared)
+
+
+def _negated(text: str) -> set[str]:
+    """The stems of the words that a sentence negates: in "We do not hire" it is "hire", and so it
+    is in "We hire nobody"."""
+    found: set[str] = set()
+    is_after = False
+    before: set[str] = set()
+    for word in words(text):
+        if word in _NEGATIONS:
+            is_after = True
+            found |= before if word in ("nobody", "none") else set()
+        elif is_after and word not in _BETWEEN_NEGATION_AND_VERB:
+            found |= topic(word)
+            is_after = False
+        before = topic(word)
+    return found
 
 
 def _is_same(one: str, other: str, shared: set[str]) -> bool:
@@ -305,15 +403,23 @@ def _is_same(one: str, other: str, shared: set[str]) -> bool:
 
 def _of_message(text: str, turn: int) -> Iterator[str]:
     """What the rules ask of its sentences, the last one first: it is what they came to say."""
-    said = [*reversed(sentences(text))][:20]
+    said = [each for each in reversed(sentences(text)) if not _TO_THE_PARTNER.match(each)][:20]
     for number in range(len(_RULES)):
         for sentence in said:
-            found = [rule for rule in _RULES if rule.pattern.search(sentence)]
+            found = _rules_for(sentence)
             if number < len(found):
                 yield from _questions(found[number], sentence)
     for sentence in said:
         for at in range(len(_ANY.questions)):
             yield _ANY.questions[(turn + at) % len(_ANY.questions)].format(it=quote(sentence))
+
+
+def _rules_for(sentence: str) -> list[Rule]:
+    found = {rule.name: rule for rule in _RULES if rule.pattern.search(sentence)}
+    for name, without in _EXCLUSIVE:
+        if name in found:
+            found = {each: rule for each, rule in found.items() if each not in without}
+    return [*found.values()]
 
 
 def _questions(rule: Rule, sentence: str) -> Iterator[str]:
@@ -352,11 +458,11 @@ def _of_files(material: Material) -> Iterator[str]:
 
 def _claims(name: str, said: Iterable[str]) -> Iterator[str]:
     """The boldest ones first."""
-    every = [*said][:200]
+    every = {sentence: _rules_for(sentence) for sentence in islice(said, 200)}
     for rule in _RULES:
-        if rule.name not in ("choice", "number", "building"):
-            for sentence in every:
-                if rule.pattern.search(sentence):
+        if rule.name not in _NOT_OF_FILES:
+            for sentence, found in every.items():
+                if rule in found:
                     yield f"{name} says {next(_questions(rule, sentence))}"
     for number, sentence in enumerate(every):
         question = _ANY.questions[number % len(_ANY.questions)]

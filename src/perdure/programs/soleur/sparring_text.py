@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 _LONGEST_QUOTE = 140
+_LONGEST_SENTENCE = 1000
 _MOST_READ = 40_000
 """Characters of a text that are looked at."""
 _FENCE = re.compile(r"^\s*(```|~~~)")
@@ -24,6 +25,7 @@ _COMMON = frozenset(
         "these those we i you they he she our your their my his her us them not no do does did have has had",
         "will would should can could may might all any some so if then than too very more most just only",
         "about into over per each there here what which who whom when where why how",
+        "day days week weeks month months monthly year years yearly time times",
     )
     for word in line.split()
 )
@@ -108,4 +110,10 @@ def _is_prose(text: str) -> bool:
     count = len(words(text))
     letters = len(_LETTER.findall(text))
     is_long_enough = count >= 3 or (letters >= 6 and not text.isascii())
-    return is_long_enough and count <= 60 and letters * 2 >= len(text) and not _NO_PROSE.search(text)
+    return (
+        is_long_enough
+        and count <= 60
+        and len(text) <= _LONGEST_SENTENCE
+        and letters * 5 >= len(text) * 2
+        and not _NO_PROSE.search(text)
+    )
