@@ -95,7 +95,7 @@ def test_signals_that_ask_it_to_end_are_not_for_it(supervisor, tag):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         os.kill(pid, number)
     assert run(supervisor, "echo well") == "well"
-    assert len(sleepers(tag)) == 1
+    until(lambda: len(sleepers(tag)) == 1)
     assert os.getsid(pid) == pid, "it has no terminal"
 
 
@@ -133,7 +133,7 @@ def test_a_supervisor_that_hangs_or_is_killed_when_it_is_closed_leaves_nothing(
     """It can say no more what it has ended; what has its mark is ended from here."""
     monkeypatch.setattr("perdure.agent.supervisor.GIVE_UP", 0.2)
     run(supervisor, f"(setsid sleep {tag} >/dev/null 2>&1 &)")
-    assert len(sleepers(tag)) == 1
+    until(lambda: len(sleepers(tag)) == 1)
     assert supervisor._link is not None
     supervisor._link._is_closing = True  # as it is from the first moment of closing on
     os.kill(own_process(supervisor), number)
@@ -218,7 +218,7 @@ def test_a_fork_of_the_program_neither_uses_its_supervisor_nor_keeps_it_alive(ta
         assert program.stdout is not None
         _, forked = program.stdout.readline().split()
         try:
-            assert len(sleepers(tag)) == 1
+            until(lambda: len(sleepers(tag)) == 1)
             program.kill()
             until(lambda: not sleepers(tag), 2)
             os.kill(int(forked), 0)
@@ -307,19 +307,30 @@ def test_where_processes_cannot_be_listed_groups_are_ended(supervisor, tag, monk
     monkeypatch.setattr(supervisor_process, "HAS_PROC", False)
     monkeypatch.setenv("PATH", "/nowhere")
     context = ToolContext("/", environment=ENVIRONMENT, supervisor=supervisor)
-    call = BASH.run(Bash(f"echo begun; sleep {tag} & sleep {tag}", timeout=0.2), context)
-    assert asyncio.run(call).text == "begun\n\nCommand timed out after 0.2 s"
+    call = BASH.run(Bash(f"sleep {tag} & sleep {tag}", timeout=0.2), context)
+    assert asyncio.run(call).text == "(no output)\n\nCommand timed out after 0.2 s"
     assert not sleepers(tag)
     run(supervisor, f"sleep {tag} >/dev/null 2>&1 &")
-    assert len(sleepers(tag)) == 1
+    until(lambda: len(sleepers(tag)) == 1)
     assert len(supervisor.close()) == 1
     assert not sleepers(tag)
 
 
+NAMED_SLOWLY = """
+GRACE, late = 10.0, 0.0
+names, clock = name_of, time.monotonic
+time.monotonic = lambda: clock() + late
+
+def name_of(pid):
+    global late
+    late += 2 * GRACE
+    return names(pid)
+"""
+
+
 def test_all_are_asked_to_end_before_they_are_forced(supervisor, monkeypatch, tmp_path):
     """However long it takes to list and name them, as `ps` may for each."""
-    slow = "names, name_of = name_of, lambda pid: time.sleep(2 * GRACE) or names(pid)"
-    use_altered(monkeypatch, tmp_path, slow)
+    use_altered(monkeypatch, tmp_path, NAMED_SLOWLY)
     ready, asked = tmp_path / "ready", tmp_path / "asked"
     started(supervisor, f"trap 'echo > {asked}; exit' TERM; echo > {ready}; while :; do sleep 0.01; done")
     until(ready.exists)
