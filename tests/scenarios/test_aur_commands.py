@@ -70,6 +70,8 @@ def test_aur_help_is_the_same_however_it_is_asked_for(aur):
     [
         (["spwan"], "did you mean spawn?"),
         (["--list-sessions"], "run `aur spawn --list-sessions`"),
+        (["--resume=x"], "run `aur spawn --resume=x`"),
+        (["--nope"], "unknown command '--nope'; run `aur --help`"),
         (["spawn", "--lst-sessions"], "did you mean --list-sessions?"),
         (["spawn", "hello"], "'hello' is one word too many"),
         (["spawn", "--list-sessions", "--recover", "x"], "--list-sessions and --recover do not go together"),

@@ -49,9 +49,10 @@ def _run(words: "list[str]") -> int:
             return _show_help()
         case ["spawn", *rest]:
             return _spawn(rest)
-    from perdure.programs.aur.commands import COMMANDS
+    from perdure.programs.aur.commands import COMMANDS, SPAWN
 
-    hint = f"run `{NAME} spawn {words[0]}`" if words[0].startswith("-") else f"run `{NAME} --help`"
+    is_of_spawn = any(words[0].partition("=")[0] in each.spellings for each in SPAWN.arguments)
+    hint = f"run `{NAME} spawn {words[0]}`" if is_of_spawn else f"run `{NAME} --help`"
     raise unknown("command", words[0], COMMANDS, hint)
 
 
