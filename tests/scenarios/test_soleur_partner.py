@@ -168,5 +168,5 @@ def test_g_9_without_a_key_it_spars_by_rules_from_what_it_has(soleur, home):
     assert "you decided “We charge 20 dollars a seat”. Now you say “Let us make it free”" in answers[2]
     assert all(answer.strip() in done.out and "rules" not in answer for answer in answers)
     again = soleur.within(stdin="y\nAnd now?\n")
-    assert again.code == 0
+    assert (again.code, "are drawn by rules" in again.err) == (0, False)
     assert soleur.said()[-1][1] not in answers

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from perdure import config
 from perdure.agent.aside import in_thread
-from perdure.agent.models import Model
+from perdure.agent.models import OFFLINE, Model
 from perdure.agent.session import AgentSession
 from perdure.agent.tokens import of_message
 from perdure.errors import NotFound, PerdureError, UsageError
@@ -29,7 +29,7 @@ from perdure.programs.soleur.decisions import Decision
 from perdure.programs.soleur.notebook import Notebook
 from perdure.programs.soleur.sparring import Material
 from perdure.session import reference
-from perdure.session.entry import Assistant, Body, User
+from perdure.session.entry import Assistant, Body, Message, User
 from perdure.session.layouts import Home
 from perdure.session.projects import Project
 from perdure.session.session import Session
@@ -190,13 +190,11 @@ class Soleur(OwnProfile):
         def found_in(answer: Assistant) -> Iterable[Body]:
             return self._notebooks[meant.ref.id].found_in(answer)
 
-        is_first = True
-
         def answer_by_rules() -> str:
-            nonlocal is_first
-            if is_first:
-                agent.notices.append(sparring.NOTICE)
-                is_first = False
+            bodies = (entry.body for entry in self._sessions[meant.ref.id].path())
+            said = (body.message for body in bodies if isinstance(body, Message))
+            if not any(isinstance(each, Assistant) and each.provider == OFFLINE for each in said):
+                agent.notices.append(sparring.NOTICE)  # with that of the model: before its first answer
             return sparring.ask(self._material(meant.ref.id))
 
         agent = AgentSession(
