@@ -260,7 +260,7 @@ class Output:
             return
         self.has_unused_input |= is_end_of_input
         shown = ", ".join(repr(fit(one_line(line), _MOST_NAMED)) for line in lines)
-        hint = "; answer the question in a line of its own, before the messages" if is_end_of_input else ""
+        hint = "; pipe in an answer to the question first" if is_end_of_input else ""
         self.note(f"{self.program}: Not used, since it does not answer the question: {shown}{hint}")
 
     def progress(self, what: str) -> Progress:

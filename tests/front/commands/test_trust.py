@@ -134,6 +134,7 @@ def test_g_10_the_end_of_input_trusts_nothing(typed, answer, folder):
     assert done.code == 1
     assert "--yes" in done.err
     assert typed.strip() in done.err
+    assert "messages" not in done.err  # of which there are none here
     assert Trust().all() == {}
 
 
