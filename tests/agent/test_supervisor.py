@@ -34,9 +34,12 @@ def supervisor() -> Iterator[Supervisor]:
 
 
 @pytest.fixture
-def tag() -> str:
+def tag() -> Iterator[str]:
     """A number of seconds that nothing else on this machine sleeps for."""
-    return f"987652.{random.randrange(10**12):012}"
+    tag = f"987652.{random.randrange(10**12):012}"
+    yield tag
+    for pid in sleepers(tag):  # of a test that failed
+        os.kill(pid, signal.SIGKILL)
 
 
 def sleepers(tag: str) -> list[int]:
