@@ -108,6 +108,7 @@ def test_what_only_shares_words_with_a_decision_is_not_held_against_it(said, dec
         ("What do you think?", "Which of the two answers"),
         ("I have free time next week.", "Who pays then"),
         ("You already asked that.", "You already asked that"),
+        ("Hello there my friend.", "Hello there my friend"),
         ("Why?", "could be said of anything"),
         ("The launch is on 2026-05-01.", "could be said of anything"),
     ],

@@ -86,14 +86,38 @@ def test_sol_12_what_never_came_into_the_ledger_is_withdrawn_all_the_same(soleur
     assert "Europe" not in system_of(wire_server)
 
 
+@pytest.mark.process
+def test_sol_12_a_number_is_that_of_the_list_that_was_shown(soleur, ledger):
+    """Whatever was withdrawn since, here or by another process; what is withdrawn already is not found."""
+    words = ["One.", "Two.", "Three.", "Four."]
+    soleur.within("--fresh", stdin="".join(f"/decide {word}\n" for word in words))
+    with soleur.piped("--fresh") as talk:
+        talk.say("/decisions")
+        talk.until(lambda: "Four." in talk.out)
+        soleur.within("--fresh", stdin="/undecide One.\n")
+        talk.say("/undecide 2", "/undecide 3", "/undecide 1")
+        talk.until(lambda: "Decision not found: 1" in talk.err)
+        assert re.findall(r"\[Manual\] (.*)\n", ledger.read_text()) == ["Four."]
+        talk.say("/decisions", "/undecide 1")
+        talk.until(lambda: "Withdrawn: Four." in talk.err)
+        assert talk.leave() == 0
+
+
 def test_sol_12_what_cannot_be_withdrawn_is_an_error_and_changes_nothing(soleur, ledger):
     """No number, a number that is none, nothing of that text, or several."""
     soleur.within("--fresh", stdin="/decide Hire two.\n/decide Hire three.\n")
     before = ledger.read_text()
-    lines = ["/undecide", "/undecide 0", "/undecide 9", "/undecide Fire one.", "/undecide Hire"]
+    lines = [
+        "/undecide",
+        "/undecide 0",
+        "/undecide 9",
+        "/undecide 0000000012",
+        "/undecide Fire one.",
+        "/undecide Hire",
+    ]
     done = soleur.within("--fresh", stdin="".join(f"{line}\n" for line in lines))
     assert "/undecide needs a decision" in done.err
-    assert done.err.count("Decision not found: ") == 3
+    assert done.err.count("Decision not found: ") == 4
     assert "soleur: 2 decisions match 'Hire':\n  1 (Hire two.)\n  2 (Hire three.)\n" in done.err
     assert (ledger.read_text(), len(soleur.files)) == (before, 1)
 

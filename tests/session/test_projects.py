@@ -50,6 +50,9 @@ def test_sol_08_a_home_that_is_a_repository_does_not_count(home):
     (home / "app").mkdir()
     assert root_of(str(home / "app")) == str(home / "app")
     assert root_of(str(home)) == str(home)
+    git(home, "commit", "-q", "--allow-empty", "-m", "begin")
+    git(home, "worktree", "add", "-q", str(home / "settings"))
+    assert root_of(str(home / "settings")) == str(home / "settings")
 
 
 def test_sol_08_working_trees_share_the_root_of_the_main_one(app, home):

@@ -39,12 +39,12 @@ def project_of(directory: str) -> Project:
 
 
 def root_of(directory: str) -> str:
-    """The root of the project that a directory is in. A home that is a repository is no project: what its
-    user keeps in git there are settings."""
+    """The root of the project that a directory is in. A home that is a repository is no project, nor are its
+    working trees: what its user keeps in git there are settings."""
     own = at = os.path.realpath(directory)
     home = os.path.realpath(config.expanded_to_read("~"))
     while at != home:
-        if found := _repository_at(at):
+        if (found := _repository_at(at)) and found != home:
             return found
         at, below = os.path.dirname(at), at
         if at == below:

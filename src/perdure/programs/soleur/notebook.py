@@ -71,6 +71,9 @@ class Notebook:
         """How many are, and how many of them the session knows of."""
         self.unreadable: PerdureError | None = None
         """Why the ledger could not be read, when that was last tried."""
+        self.numbered: list[Known] = []
+        """The decisions as the user last saw them with their numbers; a number means that list, whatever was
+        withdrawn since, here or elsewhere."""
         self.set_aside = ""
         """Where a ledger is that could not be read, and was begun anew."""
         self.is_switched = False
@@ -181,6 +184,7 @@ class Notebook:
         self._found = before._found
         self.autorecords, self.is_switched = before.autorecords, before.is_switched
         self._names_root = before._names_root
+        self.numbered = before.numbered
 
     def known(self) -> list[Known]:
         """Everything that was decided in this project, as its ledger has it, and what has not come there."""
@@ -191,7 +195,7 @@ class Notebook:
 
     def listed(self) -> list[Known]:
         """The same, and behind it what was withdrawn."""
-        known = self.known()
+        known = self.numbered = self.known()
         others = recorded.of_project(self._home, self.project, beside=self._session_id)
         decisions = [*others.decisions, *self.decisions]
         return [*known, *ledger.withdrawn(known, decisions, self._all_withdrawn(others), self.project)]

@@ -403,7 +403,7 @@ def _is_same(one: str, other: str, shared: set[str]) -> bool:
 
 def _of_message(text: str, turn: int) -> Iterator[str]:
     """What the rules ask of its sentences, the last one first: it is what they came to say."""
-    said = [each for each in reversed(sentences(text)) if not _TO_THE_PARTNER.match(each)][:20]
+    said = [each for each in reversed(sentences(text)) if not _is_to_the_partner(each)][:20]
     for number in range(len(_RULES)):
         for sentence in said:
             found = _rules_for(sentence)
@@ -412,6 +412,12 @@ def _of_message(text: str, turn: int) -> Iterator[str]:
     for sentence in said:
         for at in range(len(_ANY.questions)):
             yield _ANY.questions[(turn + at) % len(_ANY.questions)].format(it=quote(sentence))
+
+
+def _is_to_the_partner(sentence: str) -> bool:
+    """True for what claims nothing: a greeting, or something about the conversation."""
+    is_greeting = _GREETING.match(sentence) and len(words(sentence)) <= 5
+    return bool(is_greeting or _TO_THE_PARTNER.match(sentence))
 
 
 def _rules_for(sentence: str) -> list[Rule]:

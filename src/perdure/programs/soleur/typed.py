@@ -96,7 +96,12 @@ async def undecide(shell: Shell, arguments: str) -> None:
     profile, notebook = _of(shell)
     if not arguments:
         raise UsageError("/undecide needs a decision", "/decisions lists them with their numbers")
-    wanted = _chosen(arguments, await in_thread(notebook.known))
+    known = await in_thread(notebook.known)
+    try:
+        wanted = _chosen(arguments, known, notebook.numbered)
+    except Ambiguous:
+        notebook.numbered = known  # the error names them with these numbers
+        raise
     await profile.record(shell.conversation, decided.undecided(wanted.content))
     try:
         aside = await in_thread(notebook.withdraw, wanted.content)
@@ -107,18 +112,20 @@ async def undecide(shell: Shell, arguments: str) -> None:
         shell.face.note(Styled(one_line(f"The ledger as it was: {config.as_typed(aside)}"), "dim"))
 
 
-def _chosen(text: str, known: Sequence[Known]) -> Known:
-    """The decision of this number, or of this text: all of it, or a part that only one has."""
-    if text.isdecimal() and 0 < int(text[:9]) <= len(known):
-        return known[int(text) - 1]
-    like = decided.likeness(text)
+def _chosen(text: str, known: Sequence[Known], numbered: Sequence[Known]) -> Known:
+    """The decision of this number, or of this text: all of it, or a part that only one has. Numbers are those
+    of the list that was last shown, if one was."""
+    numbered = numbered or known
+    is_number = text.isdecimal() and len(text) < 10 and 0 < int(text) <= len(numbered)
+    like = decided.likeness(numbered[int(text) - 1].content if is_number else text)
     found = [each for each in known if decided.likeness(each.content) == like]
-    found = found or [each for each in known if like in decided.likeness(each.content)]
+    if not found and not is_number:
+        found = [each for each in known if like in decided.likeness(each.content)]
     if not found:
         raise NotFound("Decision", one_line(text), hint="/decisions lists them with their numbers")
     if len(found) > 1:
-        numbered = [f"{known.index(each) + 1} ({one_line(each.content)})" for each in found]
-        raise Ambiguous(text, numbered, "decisions")
+        candidates = [f"{known.index(each) + 1} ({one_line(each.content)})" for each in found]
+        raise Ambiguous(text, candidates, "decisions")
     return found[0]
 
 
