@@ -350,8 +350,12 @@ def test_sib_01_a_number_that_no_float_holds_is_kept_and_sent_as_the_model_wrote
     path = file_of(home, id_in(done.out))
     assert '("n" :json "-1e400")' in path.read_text()
     assert lisp(path)[0] == id_in(done.out)
-    (sent,) = [each for each in wire_server.requests[-1].body["messages"] if each.get("tool_calls")]
-    assert sent["tool_calls"][0]["function"]["arguments"] == '{"path":"x","n":-1e400}'
+    resumed = sibyl.run("--session-id", id_in(done.out), stdin="and?\n")
+    assert resumed.code == 0
+    for request in wire_server.requests[1:]:
+        (sent,) = [each for each in request.body["messages"] if each.get("tool_calls")]
+        assert sent["tool_calls"][0]["function"]["arguments"] == '{"path":"x","n":-1e400}'
+    assert len(wire_server.requests) == 3
 
 
 def test_sib_09_the_list_and_that_of_all_programs_count_the_same(sibyl, wire_server, home, capsys):

@@ -1,6 +1,7 @@
 """Entries: an envelope and its bytes."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -21,7 +22,7 @@ from perdure.session.entry import (
     new,
     placed,
 )
-from perdure.session.record import loads
+from perdure.session.record import dumps, loads
 from tests.generated import bodies, json_values, sessions, texts
 
 
@@ -53,6 +54,31 @@ def test_a_new_place_changes_nothing_else(fields, id, parent):
     moved = placed(entry, id=id, parent_id=parent)
     assert (moved.id, moved.parent_id) == (id, parent)
     assert content_of(moved) == content_of(entry)
+
+
+@pytest.mark.parametrize("arguments", [b'{"n":1e400}', b'{"n":[-1.5e999],"s":"\\ud800"}'])
+@pytest.mark.parametrize(("moment", "is_exact"), [(b"1", True), (b"1e400", False)])
+def test_a_tool_call_keeps_the_text_of_a_number_that_no_float_holds(arguments, moment, is_exact):
+    """Where the time of its message is such a number too, it is still a number."""
+    line = (
+        b'{"type":"message","id":"a","parentId":null,"timestamp":"t","message":{"role":"assistant",'
+        b'"content":[{"type":"toolCall","id":"c","name":"f","arguments":%b}],"timestamp":%b}}'
+    )
+    match decode(line % (arguments, moment)).body:
+        case Message(message=Assistant(content=[ToolCall() as call])):
+            written = arguments if is_exact else re.sub(rb"1e400|1\.5e999", b"1e999", arguments)
+            assert dumps(call.arguments) == written
+        case other:
+            raise AssertionError(other)
+
+
+def test_a_tool_call_may_be_nested_as_deeply_as_json_is_read():
+    arguments = b'{"a":' + b"[" * 700 + b"]" * 700 + b"}"
+    line = (
+        b'{"type":"message","id":"a","parentId":null,"timestamp":"t","message":{"role":"assistant",'
+        b'"content":[{"type":"toolCall","id":"c","name":"f","arguments":%b}]}}'
+    )
+    assert isinstance(decode(line % arguments).body, Message)
 
 
 @pytest.mark.parametrize(

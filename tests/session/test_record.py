@@ -51,6 +51,20 @@ def test_a_number_that_no_float_holds_is_written_as_it_was_read(number):
     assert math.isinf(huge)
     assert (huge < 0) == number.startswith("-")
     assert type(without_huge_numbers(read)["a"][0]["n"]) is float
+    beside_a_surrogate = b'{"a":[{"n":%b}],"s":"\\ud800 \xc3\xa9","x":null}' % number.encode()
+    read = loads_exactly(beside_a_surrogate)
+    assert dumps({**read, "x": float("nan")}) == beside_a_surrogate
+
+
+@pytest.mark.parametrize("depth", [500, 900])
+def test_what_is_nested_as_deeply_as_json_is_read_is_read_exactly(depth):
+    raw = b'{"a":' + b"[" * depth + b"1e400" + b"]" * depth + b"}"
+    plain = raw.replace(b"1e400", b"1")
+    assert dumps(loads_exactly(plain)) == plain
+    huge = loads_exactly(raw)["a"]
+    for _ in range(depth):
+        (huge,) = huge
+    assert huge.text == "1e400"
 
 
 @given(st.dictionaries(st.text(), json_values, max_size=4))

@@ -33,7 +33,7 @@ from perdure.session.entry import (
     User,
     decode,
 )
-from perdure.session.record import dumps, loads
+from perdure.session.record import dumps, loads_exactly
 
 INTERRUPTED = "Interrupted: this tool call did not finish, and its result is not known."
 RESET = "perdure.reset"
@@ -220,7 +220,7 @@ def _in_order(entries: Sequence[Entry]) -> tuple[list[AnyMessage | None], list[A
 
 
 def _saying(entry: Entry, content: Any) -> Body:
-    record = loads(entry.raw)
+    record = loads_exactly(entry.raw)
     if isinstance(message := record.get("message"), dict):
         return decode(dumps({**record, "message": {**message, "content": content}})).body
     return decode(dumps({**record, "content": content})).body

@@ -17,7 +17,16 @@ from msgspec import UNSET, Struct, UnsetType
 from perdure.errors import UsageError
 from perdure.session.ids import new_id, now, stamp
 from perdure.session.message_defaults import NEEDED, completed
-from perdure.session.record import REFUSED, WithArguments, canonical, dumps, loads, members
+from perdure.session.record import (
+    REFUSED,
+    WithArguments,
+    canonical,
+    dumps,
+    loads,
+    loads_exactly,
+    members,
+    without_huge_numbers,
+)
 
 # --- bodies -------------------------------------------------------------------------------------
 # Field by field what pi writes. Optional fields are UNSET when absent, so they are left out again.
@@ -425,7 +434,7 @@ _body_decoder = msgspec.json.Decoder(KnownBody)
 def _record(entry: Entry) -> dict[str, Any]:
     """The whole record; empty where only its envelope could be read."""
     try:
-        return loads(entry.raw)
+        return loads_exactly(entry.raw)
     except ValueError:
         return {}
 
@@ -440,11 +449,15 @@ def _decode_body(entry: Entry) -> Body:
         return known
     except REFUSED:
         record = _record(entry)
-    try:
-        known = msgspec.convert(record, KnownBody)
-        return known
-    except _MISFIT:
-        return _loose_message(record) or Unknown(entry.type, record)
+    plain = without_huge_numbers(record)  # a field that is a float takes no other number
+    for each in (record,) if plain is record else (record, plain):
+        try:
+            known = msgspec.convert(each, KnownBody)
+            return known
+        except _MISFIT:
+            if loose := _loose_message(each):
+                return loose
+    return Unknown(entry.type, record)
 
 
 def _loose_message(record: dict[str, Any]) -> Message | None:

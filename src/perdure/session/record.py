@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 import msgspec
@@ -60,20 +62,15 @@ _elements_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 def dumps(value: Any) -> bytes:
     """Compact JSON in UTF-8. A lone surrogate is written as its escape, NaN and infinities as null, but for
-    a `HugeNumber` where there is no such surrogate."""
+    a `HugeNumber`."""
     try:
         return encode(value)
     except UnicodeEncodeError:
-        text = json.dumps(builtins_of(value))
+        mark = os.urandom(16).hex()  # which no text holds
+        text = json.dumps(msgspec.to_builtins(value, enc_hook=lambda huge: mark + huge.text))
         finite = json.loads(text, parse_constant=lambda _: None)
-        return json.dumps(finite, ensure_ascii=False, separators=(",", ":")).encode(
-            "utf-8", "backslashreplace"
-        )
-
-
-def builtins_of(value: Any) -> Any:
-    """Dicts, lists and plain numbers: a `HugeNumber` is infinite here."""
-    return msgspec.to_builtins(value, enc_hook=float)
+        text = json.dumps(finite, ensure_ascii=False, separators=(",", ":"))
+        return re.sub(f'"{mark}(.+?)"', r"\1", text).encode("utf-8", "backslashreplace")
 
 
 def loads(raw: bytes) -> dict[str, Any]:
@@ -94,10 +91,12 @@ def loads_exactly(raw: bytes) -> dict[str, Any]:
     """The same, with a `HugeNumber` for each number that no float holds."""
     found = loads(raw)
     has_huge_numbers = with_huge_numbers(found) is not found
-    if has_huge_numbers:
-        text = raw.decode("utf-8", "replace")
-        found = dict(json.loads(text, parse_int=_exact_int, parse_float=_exact_float))
-    return found
+    return dict(parsed_exactly(raw)) if has_huge_numbers else found
+
+
+def parsed_exactly(raw: bytes) -> Any:
+    """Any JSON value that can be read, with a `HugeNumber` for each number that no float holds."""
+    return json.loads(raw.decode("utf-8", "replace"), parse_int=_exact_int, parse_float=_exact_float)
 
 
 def with_huge_numbers(value: Any) -> Any:
@@ -111,14 +110,34 @@ def without_huge_numbers(value: Any) -> Any:
 
 
 def _with_each(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The value with all that is neither an object nor an array changed; itself if nothing is."""
-    if isinstance(value, dict):
-        changed = {key: _with_each(each, change) for key, each in value.items()}
-        return changed if any(changed[key] is not each for key, each in value.items()) else value
-    if isinstance(value, list):
-        items = [_with_each(each, change) for each in value]
-        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
-    return change(value)
+    """The value with all that is neither an object nor an array changed; itself if nothing is. It may be
+    nested as deeply as JSON is read, which is deeper than calls may be."""
+    if all(change(each) is each for each in _leaves(value)):
+        return value
+    root = [value]
+    waiting: list[tuple[Any, Any]] = [(root, 0)]
+    while waiting:
+        holder, key = waiting.pop()
+        each = holder[key]
+        if isinstance(each, dict | list):
+            holder[key] = each = each.copy()
+            waiting += [(each, inner) for inner in (each if isinstance(each, dict) else range(len(each)))]
+        else:
+            holder[key] = change(each)
+    return root[0]
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """All that is neither an object nor an array."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
+        else:
+            yield each
 
 
 def _huge(value: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from perdure.agent.models import Model
 from perdure.session.entry import Block, Content, Image, Text
-from perdure.session.record import builtins_of, encode
+from perdure.session.record import dumps, encode, parsed_exactly
 
 NO_TEXT = "(no text)"
 NO_OUTPUT = "(no output)"
@@ -85,7 +85,7 @@ def json_text(value: Any) -> str:
     try:
         return encode(value).decode()
     except UnicodeEncodeError:
-        return encode(sound(builtins_of(value))).decode()
+        return encode(sound(parsed_exactly(dumps(value)))).decode()
 
 
 def sound(value: Any) -> Any:

@@ -31,7 +31,7 @@ from perdure.session.entry import (
     User,
     text_of,
 )
-from perdure.session.record import builtins_of, with_huge_numbers
+from perdure.session.record import dumps, loads_exactly
 
 _MOST = 64 << 20
 _REMEDY = "give a file that /export wrote"
@@ -85,7 +85,7 @@ def _recorded(entries: list[Any], mark: dict[str, str], shown: str) -> list[Body
                 continue
             case _:
                 raise PerdureError(f"Cannot import {shown}: entry {number} is no entry", _REMEDY)
-    records = (with_huge_numbers(builtins_of(each)) for _, each in said)
+    records = (loads_exactly(dumps(each)) for _, each in said)
     return [Unknown("message", {"message": record, MARK: mark}) for record in records]
 
 

@@ -16,7 +16,7 @@ from zlib import crc32
 from perdure.errors import NotSaved
 from perdure.session.entry import Entry, decode, placed
 from perdure.session.listing import pi_name
-from perdure.session.record import dumps, loads
+from perdure.session.record import dumps, loads, loads_exactly
 from perdure.session.stores import NO_FACTS, Header
 from perdure.session.stores.jsonl import LineReader
 
@@ -192,7 +192,7 @@ class PiReader(LineReader):
 
     def _named_first_kept(self, entry: Entry) -> Entry:
         """Version 1 counts the lines up to the first kept entry, the header as 0; later versions name it."""
-        record = loads(entry.raw)
+        record = loads_exactly(entry.raw)
         index = record.pop("firstKeptEntryIndex", None)
         if "firstKeptEntryId" in record or not isinstance(index, int):
             return entry
@@ -203,5 +203,5 @@ class PiReader(LineReader):
 def _renamed_hook_message(entry: Entry) -> Entry:
     if entry.type != "message" or entry.role != "hookMessage":
         return entry
-    record = loads(entry.raw)
+    record = loads_exactly(entry.raw)
     return decode(dumps({**record, "message": {**record["message"], "role": "custom"}}))

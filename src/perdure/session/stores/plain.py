@@ -17,7 +17,7 @@ import msgspec
 
 from perdure.session.entry import Entry, decode
 from perdure.session.ids import stamp
-from perdure.session.record import REFUSED, dumps, elements, loads, members
+from perdure.session.record import REFUSED, dumps, elements, loads, loads_exactly, members
 
 Members = dict[str, bytes]
 
@@ -238,7 +238,7 @@ def _call(raw: bytes) -> bytes:
     arguments = call.pop("arguments", b"{}")
     if arguments[:1] == b'"':
         try:
-            arguments = dumps(loads(msgspec.json.decode(arguments, type=str).encode()))
+            arguments = dumps(loads_exactly(msgspec.json.decode(arguments, type=str).encode()))
         except (ValueError, *REFUSED):
             pass
     call.pop("type", None)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.session.entry import Entry, decode, placed
-from perdure.session.record import dumps, elements, loads, members
+from perdure.session.record import dumps, elements, loads, loads_exactly, members
 from perdure.session.stores.plain import joined
 
 _FACTS = {
@@ -84,7 +84,7 @@ class Dropped:
 
     def _keeping_the_same(self, compaction: Entry, before: Sequence[Entry]) -> Entry:
         """If the first entry it keeps was left out, it keeps from the next one on."""
-        record = loads(compaction.raw)
+        record = loads_exactly(compaction.raw)
         first = record.get("firstKeptEntryId")
         if not isinstance(first, str) or first not in self._above:
             return compaction
@@ -130,7 +130,7 @@ def _split(entry: Entry) -> tuple[Entry | None, list[str]]:
 
 def _without_model(entry: Entry) -> tuple[Entry, list[str]]:
     try:
-        record = loads(entry.raw)
+        record = loads_exactly(entry.raw)
     except ValueError:
         return entry, []
     data = record.get("data")
