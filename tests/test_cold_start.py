@@ -211,3 +211,11 @@ def test_a_conversation_through_a_pipe_loads_nothing_that_draws_a_screen(tmp_pat
         f"perdure.front.{name}" for name in ("screen", "foot", "picker", "tree_view", "typing_aid", "html")
     }
     assert loaded & unwanted == set()
+
+
+def test_soleurs_decisions_are_listed_without_the_agent_and_the_shell(home):
+    """Which the conversation needs, and take longer to load than many sessions to read."""
+    code, modules = loaded("decisions", module="soleur.command_line")
+    assert code == 0
+    own, _ = parts(modules)
+    assert not {name for name in own if name.startswith("perdure.agent") or name == "perdure.front.shell"}

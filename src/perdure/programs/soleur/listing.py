@@ -74,7 +74,7 @@ def last(project: Project, out: Output) -> tuple[Row | None, list[Row]]:
     from perdure.programs.soleur import recorded
 
     rows = [row for row in _rows(out)[0] if row.status != "active"]
-    own = {row.path for row in recorded.rows_of(layouts.home_of("soleur"), project)}
+    own = recorded.paths_of(project, rows, layouts.home_of("soleur"))
     rows.sort(key=lambda row: row.path not in own)
     lost: list[Row] = []
     for row in rows:

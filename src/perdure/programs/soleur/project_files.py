@@ -1,4 +1,4 @@
-"""Which project a call of soleur is about, and whose a ledger is that does not say so."""
+"""Which project a call of soleur is about."""
 
 from __future__ import annotations
 
@@ -6,18 +6,9 @@ import os
 from collections.abc import Iterable
 
 from perdure import config
-from perdure.agent.aside import in_thread
-from perdure.errors import Ambiguous, NotFound, NotSaved, UsageError
-from perdure.front.amounts import counted
-from perdure.front.output import Styled
-from perdure.front.shell import Shell
+from perdure.errors import Ambiguous, NotFound
 from perdure.front.visible import one_line
 from perdure.programs.soleur import ledger_files, recorded
-from perdure.programs.soleur.decisions import Decision, in_force
-from perdure.programs.soleur.ledger import Ledger
-from perdure.programs.soleur.ledger_files import MOVED, UNCLAIMED
-from perdure.session.catalog import Catalog, Scope
-from perdure.session.layouts import Home
 from perdure.session.projects import Project, project_of, root_of
 from perdure.session.stores import Header
 
@@ -36,10 +27,7 @@ def chosen(home: str, name: str | None, cwd: str) -> Project:
 
 def known_projects(home: str) -> list[Project]:
     """Those with a session or a ledger."""
-    scope = Scope((Home("soleur", home),))
-    with Catalog() as catalog:
-        catalog.catch_up(scope)
-        said = {(row.root, row.cwd, row.project) for row in catalog.rows(scope)}
+    said = {(each.root, each.cwd, each.project) for each in recorded.places(home)}
     moved = ledger_files.moved(home)
     every = {root or (root_of(cwd) if cwd else "") for root, cwd, _ in said}
     roots = {moved.get(root, root) for root in every}
@@ -70,42 +58,3 @@ def named(text: str, projects: Iterable[Project]) -> Project:
         hint = f"there are {', '.join(names)}" if names else "none is known yet; leave out --project"
         raise NotFound("Project", text, hint=one_line(hint))
     return found[0]
-
-
-async def settle(shell: Shell, home: str, project: Project) -> None:
-    """Ask whose a ledger is that names no project, or one that is gone; where nobody can be asked, say that
-    nothing is added to it."""
-    try:
-        ledger = await in_thread(Ledger, home, project)
-    except UsageError:
-        return  # it has none
-    if ledger.whose not in (UNCLAIMED, MOVED):
-        return
-    path = config.as_typed(ledger.path)
-    if not shell.out.can_ask:
-        why = "is of a project that is gone" if ledger.whose == MOVED else "names no project"
-        said = f"{path} {why}: nothing is added to it here. At a terminal, `soleur` asks whose it is."
-        return shell.face.note(Styled(one_line(said), "yellow"))
-    root = config.as_typed(project.root)
-    if ledger.whose == MOVED:
-        roots = await in_thread(lambda: {each.stem: each.root for each in ledger_files.ledger_files(home)})
-        former = config.as_typed(roots.get(ledger.stem, ""))
-        question = f"{path} is the ledger of {former}, which is gone. Was that moved to {root}?"
-    else:
-        lines = await in_thread(ledger.read)
-        count = counted(len(lines or ()), "decision")
-        question = f"{path} ({count}) names no project. Is it the ledger of {root}?"
-    is_own = await shell.ask(one_line(question))
-    try:
-        if is_own:
-            await in_thread(ledger.claim)
-        elif is_own is not None:
-            await in_thread(lambda: ledger.leave(_decided_in(home, project)))
-    except NotSaved as error:  # it is asked again the next time
-        shell.face.note(Styled(one_line(error.said), "yellow"))
-
-
-def _decided_in(home: str, project: Project) -> list[Decision]:
-    """What the sessions of the project have decided, as far as it is in force."""
-    every = recorded.of_project(home, project, beside="")
-    return in_force(every.decisions, every.withdrawn)

@@ -23,7 +23,15 @@ from perdure.front.profile import OwnProfile
 from perdure.front.shell import Shell
 from perdure.front.slash import Slash
 from perdure.front.visible import one_line
-from perdure.programs.soleur import attached, damaged, listing, persona, project_files, sparring
+from perdure.programs.soleur import (
+    attached,
+    damaged,
+    ledger_question,
+    listing,
+    persona,
+    project_files,
+    sparring,
+)
 from perdure.programs.soleur.attached import Part
 from perdure.programs.soleur.decisions import Decision
 from perdure.programs.soleur.notebook import Notebook
@@ -145,9 +153,8 @@ class Soleur(OwnProfile):
         version is, or of a project that is gone, its user is asked."""
         if not meant.is_new:
             await damaged.mend(shell, meant)
-        await project_files.settle(
-            shell, self.home, project_files.of_session(self.home, meant.header, self._here)
-        )
+        project = project_files.of_session(self.home, meant.header, self._here)
+        await ledger_question.settle(shell, self.home, project)
         return await super().opened(shell, meant)
 
     async def begin_anew(self, shell: Shell) -> Meant | None:
