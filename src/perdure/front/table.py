@@ -58,23 +58,33 @@ def table(
 
 class _Column:
     """Its cells, each on one line. Most are ASCII without exception: those are cleaned, measured and padded
-    without a look at each character."""
+    without a look at each character. The others are measured when their width is asked for: through a pipe
+    that of the last column, which has the titles, never is."""
 
     def __init__(self, cells: Iterable[str | Styled]) -> None:
         self._texts = [cell.text if isinstance(cell, Styled) else cell for cell in cells]
         self._is_plain = are_plain(self._texts)
         if not self._is_plain:
             self._texts = [*map(one_line, self._texts)]
-        self.width = max(map(len if self._is_plain else width, self._texts))
+        self._width = -1
+        self._is_cut = False
+
+    @property
+    def width(self) -> int:
+        if self._width < 0:
+            self._width = max(map(len if self._is_plain else width, self._texts))
+        return self._width
 
     def narrow(self, columns: int) -> None:
         """To that many, if it can be."""
         if columns < self.width:
-            self.width = max(min(_NARROWEST, self.width), columns)
-            self._is_plain = False
+            self._width = max(min(_NARROWEST, self.width), columns)
+            self._is_cut = True
 
     def padded(self, *, right: bool, is_last: bool) -> list[str]:
-        if self._is_plain:
+        if is_last and not right and not self._is_cut:
+            texts = self._texts
+        elif self._is_plain and not self._is_cut:
             texts = [each.rjust(self.width) if right else each.ljust(self.width) for each in self._texts]
         else:
             texts = [pad(each, self.width, right=right) for each in self._texts]
