@@ -118,6 +118,12 @@ def test_however_often_it_is_said_no_question_is_asked_that_does_not_fit(said, n
     assert not any(never in answer for answer in asked_of(*[said] * 12))
 
 
+def test_what_a_file_is_about_is_asked_for_somebody_who_waits_for_it():
+    """A sentence that only says what something is cannot be wrong."""
+    answer = ask(Material([("plan.md", "Foo is made of steel.")], [], [], []))
+    assert answer.startswith("plan.md says “Foo is made of steel”. Who waits for that")
+
+
 def test_who_gives_a_number_or_asks_something_is_answered_and_others_hear_why_not():
     """Each fourth time it comes back to what is written down, and says so."""
     files = [("README.md", README)]

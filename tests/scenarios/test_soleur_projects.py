@@ -56,6 +56,14 @@ def test_sol_08_sol_12_two_directories_of_one_name_share_no_sessions_and_no_deci
     for program in two:
         offered = program.within(stdin="").out
         assert offered.startswith(f"{ids[str(program.project)]}  ")
+        assert "~/" not in offered
+
+
+def test_sol_08_the_session_of_another_project_of_that_name_is_offered_with_its_path(two):
+    """Where there is none of this one: their names alone look the same."""
+    x, y = two
+    x.within("--fresh", stdin="Hello\n")
+    assert "  app (~/x/app)  " in y.within(stdin="").out
 
 
 def test_sol_08_the_list_of_a_project_leaves_out_another_of_its_name(two, monkeypatch, capsys):

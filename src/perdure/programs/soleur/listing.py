@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import SimpleNamespace
@@ -84,9 +85,12 @@ def last(project: Project, out: Output) -> tuple[Row | None, list[Row]]:
     return None, lost
 
 
-def offered(row: Row, columns: int) -> Iterable[Sequence[str | Styled]]:
-    """In a line; on a terminal that has not so many columns, in two. Its damage has a line of its own."""
-    project = f"  {one_line(row.project)}" if row.project else ""
+def offered(row: Row, columns: int, here: Project) -> Iterable[Sequence[str | Styled]]:
+    """In a line; on a terminal that has not so many columns, in two. Its damage has a line of its own.
+    Another project that has the name of this one is shown with its path."""
+    is_namesake = row.project == here.name and row.root != here.root and os.path.isdir(row.root)
+    where = f" ({config.as_typed(row.root)})" if is_namesake else ""
+    project = f"  {one_line(row.project + where)}" if row.project else ""
     about, preview = f"  {_made(row)}{project}", _preview(row)
     if not columns or width(f"{row.id}{about}  {preview}") <= columns:
         yield Styled(row.id, "cyan"), f"{about}  {preview}"

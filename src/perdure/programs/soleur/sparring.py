@@ -213,6 +213,13 @@ _ANY = _rule(
     "{it}. If a friend told you that, what would you ask first?",
     "{it}. Given that, what should you stop doing this week?",
 )
+_OF_A_FILE = (
+    "{it}. Who waits for that, by name, and what do they use until then?",
+    "{it}. Which part of that is true today, and which part is a plan?",
+    "{it}. What would somebody ask who read only that, and have you shown it to one?",
+    "{it}. Who would disagree with that, and what would they say?",
+)
+"""For a sentence of a file that no rule finds something in."""
 _SHORT = (
     "{it} is no evidence.",
     "{it}: that could be said of anything.",
@@ -471,5 +478,5 @@ def _claims(name: str, said: Iterable[str]) -> Iterator[str]:
                 if rule in found:
                     yield f"{name} says {next(_questions(rule, sentence))}"
     for number, sentence in enumerate(every):
-        question = _ANY.questions[number % len(_ANY.questions)]
+        question = _OF_A_FILE[number % len(_OF_A_FILE)]
         yield f"{name} says {question.format(it=quote(sentence))}"

@@ -138,7 +138,7 @@ class Soleur(OwnProfile):
                 said = f"Not offered: {each.id}: {each.problem}"
                 shell.face.note(Styled(one_line(said), "yellow"))
             if row is not None:
-                for line in listing.offered(row, shell.face.columns):
+                for line in listing.offered(row, shell.face.columns, self._here):
                     shell.face.line(*line)
                 is_wanted = await shell.ask("Resume last session?")
                 if is_wanted is None:
