@@ -117,8 +117,9 @@ class NotSaved(PerdureError):
     """The operating system refused a write. Nothing of the failed call is acknowledged."""
 
     def __init__(self, path: str, cause: OSError | str) -> None:
+        is_named = isinstance(cause, FolderNotMade) and cause.folder == path
         super().__init__(
-            f"Not saved: {path}: {_reason(cause)}",
+            f"Not saved: {_reason(cause)}" if is_named else f"Not saved: {path}: {_reason(cause)}",
             _remedy(cause) or ("" if isinstance(cause, str) else "what was saved before is untouched"),
         )
 

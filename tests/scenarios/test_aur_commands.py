@@ -213,6 +213,13 @@ def test_aur_04_a_list_of_nothing_says_so(aur):
     assert aur.within("spawn", "--list-sessions", "--json") == (0, "[]\n", "")
 
 
+def test_aur_04_of_a_home_that_cannot_be_read_no_list_says_that_it_is_empty(aur, home):
+    (home / ".aurora").write_text("no folder")
+    done = aur.within("spawn", "--list-sessions")
+    assert (done.code, done.out) == (1, "")
+    assert "Cannot read" in done.err
+
+
 def test_aur_04_in_json_a_title_says_whether_it_is_cut(aur):
     """It is made from what was said, of which it has at most 200 characters."""
     aur.within("spawn", "--session", "long", stdin=f"{'word ' * 100}\n")

@@ -73,7 +73,7 @@ def test_g_5_a_home_that_is_a_file_names_its_variable(program, home, file, monke
 def test_g_5_a_file_is_no_workspace(home, file):
     done = Program("cortext", home, home / "work").within("init", str(file))
     assert done.code == 1
-    assert f"{file} is not a folder; choose another place" in done.err
+    assert done.err == f"cortext: Not saved: {file} is not a folder; choose another place\n"
     assert "try again" not in done.err
 
 

@@ -177,6 +177,15 @@ def test_a_home_that_cannot_be_read_is_named_and_hides_no_other(layout, machine)
     assert path in done.err
 
 
+@pytest.mark.parametrize("words", [(), ("--all",)])
+def test_where_a_home_cannot_be_read_nothing_is_said_of_what_is_in_it(words, machine):
+    path = break_home(machine, "pi")
+    done = machine.run("ls", *words)
+    assert (done.code, done.out) == (0, "")
+    assert f"Cannot read {path}" in done.err
+    assert "No sessions" not in done.err
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("columns", [80, 100, 200])
 def test_at_a_terminal_every_line_fits_and_the_columns_are_aligned(columns, machine, monkeypatch):

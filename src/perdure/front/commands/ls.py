@@ -40,7 +40,7 @@ def ls(options: SimpleNamespace, out: Output) -> int:
             out.note(Styled(problem, "yellow"))
     where = "" if everything else " of this project"
     which = f" that are {options.status}" if options.status else ""
-    if not rows and not out.json:
+    if not rows and not problems and not out.json:  # of what cannot be read nobody knows that
         places = ", ".join(config.as_typed(home.path) for home in scope.homes)
         more = f" in {places}" if everything else f"; `{out.program} sessions ls --all` looks in all of them"
         out.note(f"No sessions{where}{which}{more}.")

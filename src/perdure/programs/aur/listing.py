@@ -58,7 +58,7 @@ def list_sessions(options: SimpleNamespace, out: Output) -> int:
         notices = [*problems, *([catalog.notice] if catalog.notice else ())]
     if out.json:
         out.data([_facts(row, status) for row, status in shown])
-    else:
+    elif shown or not problems:  # of what cannot be read nobody knows that there is nothing
         _show(shown, names, len(matching), len(every), options, out)
     for notice in notices:
         out.note(Styled(notice, "yellow"))
