@@ -19,9 +19,9 @@ from perdure.errors import NotSaved, PerdureError, Unreadable, UsageError
 from perdure.programs.soleur import ledger
 from perdure.programs.soleur.decisions import Decision, likeness, one_line
 from perdure.programs.soleur.ledger import Known, Ledger, Line, known
-from perdure.programs.soleur.ledger_files import check_project, ledger_files
 from perdure.session import ids
 from perdure.session.projects import Project
+from perdure.session.stores.ledger_files import check_project, ledger_files
 from perdure.session.stores.lock import Lock
 from tests.crash.killing import Child, Gate, Report, alone, check_told, die
 from tests.programs.waited import waits_for

@@ -190,8 +190,11 @@ def test_sol_08_at_a_terminal_an_old_ledger_is_offered_once(soleur, wire_server,
 
 
 @pytest.mark.process
-def test_sol_08_at_a_terminal_the_ledger_of_a_project_that_was_moved_is_offered(two, home):
-    """A yes makes it that of the directory where the project is now."""
+def test_sol_08_at_a_terminal_the_ledger_of_a_project_that_was_moved_is_offered(
+    two, home, monkeypatch, capsys
+):
+    """A yes makes it that of the directory where the project is now, and its sessions follow: `pi sessions
+    ls` lists them there, too."""
     x, y = two
     x.within("--fresh", stdin="/decide Per seat.\n")
     x.project.rename(home / "away")
@@ -206,6 +209,10 @@ def test_sol_08_at_a_terminal_the_ledger_of_a_project_that_was_moved_is_offered(
     assert decided(y) == ["Per seat."]
     (mine,) = (path for path in x.files if document(path)["project_root"] == str(x.project))
     assert y.within(stdin="").out.startswith(f"{mine.stem}  ")
+    monkeypatch.chdir(y.project)
+    capsys.readouterr()
+    assert main(["sessions", "ls", "--json"]) == 0
+    assert mine.stem in [row["id"] for row in json.loads(capsys.readouterr().out)]
     assert [each["content"] for each in json.loads(y.within("decisions", "-p", "app", "--json").out)] == [
         "Per seat."
     ]

@@ -349,10 +349,10 @@ class Catalog:
         if not said:
             return []
         from perdure.session.projects import project_of
+        from perdure.session.stores.ledger_files import places_of
 
-        project = project_of(cwd)
-        every = [tuple(map(readable, each)) for each in said]
-        return [(root, at, name) for root, at, name in every if project.has(root, at, name)]
+        places = [(readable(root), readable(at), readable(name)) for root, at, name in said]
+        return places_of(project_of(cwd), places, home.path)
 
     def _one(self, statement: str, values: Sequence[object] = ()) -> Any:
         return self._db.execute(statement, values).fetchone()[0]

@@ -27,9 +27,11 @@ from datetime import UTC
 from typing import NamedTuple
 
 from perdure.errors import Held, NotSaved, Unreadable
-from perdure.programs.soleur import ledger_files
 from perdure.programs.soleur.decisions import AUTO, MANUAL, Decision, likeness, one_line, withdrawn_at
-from perdure.programs.soleur.ledger_files import (
+from perdure.session import ids
+from perdure.session.projects import Project
+from perdure.session.stores import files, ledger_files
+from perdure.session.stores.ledger_files import (
     EXTENSION,
     FOLDER,
     LARGEST,
@@ -38,9 +40,6 @@ from perdure.programs.soleur.ledger_files import (
     check_project,
     comment,
 )
-from perdure.session import ids
-from perdure.session.projects import Project
-from perdure.session.stores import files
 from perdure.session.stores.lock import Lock
 from perdure.session.stores.log import AppendLog
 

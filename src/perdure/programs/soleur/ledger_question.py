@@ -9,11 +9,12 @@ from perdure.front.amounts import counted
 from perdure.front.output import Styled
 from perdure.front.shell import Shell
 from perdure.front.visible import one_line
-from perdure.programs.soleur import ledger_files, recorded
+from perdure.programs.soleur import recorded
 from perdure.programs.soleur.decisions import Decision, in_force
 from perdure.programs.soleur.ledger import Ledger
-from perdure.programs.soleur.ledger_files import MOVED, UNCLAIMED
 from perdure.session.projects import Project
+from perdure.session.stores import ledger_files
+from perdure.session.stores.ledger_files import MOVED, UNCLAIMED
 
 
 async def settle(shell: Shell, home: str, project: Project) -> None:

@@ -144,9 +144,10 @@ def _preview(row: Row) -> str:
 
 
 def decisions(options: SimpleNamespace, out: Output) -> int:
-    from perdure.programs.soleur import ledger_files, project_files, recorded
+    from perdure.programs.soleur import project_files, recorded
     from perdure.programs.soleur.decisions import has_tag
     from perdure.session.projects import Project
+    from perdure.session.stores import ledger_files
 
     home = layouts.home_of("soleur")
     by_project = recorded.by_project(home, lambda error: _note(error, out))
@@ -248,7 +249,7 @@ def _shown(each: Known) -> tuple[str, str, str]:
 def _lines(home: str, project: Project, out: Output, *, is_only: bool) -> list[Line] | None:
     """None if there is no ledger, or none that can be read, or it is perhaps another project's."""
     from perdure.programs.soleur.ledger import Ledger
-    from perdure.programs.soleur.ledger_files import UNCLAIMED
+    from perdure.session.stores.ledger_files import UNCLAIMED
 
     try:
         ledger = Ledger(home, project)

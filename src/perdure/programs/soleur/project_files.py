@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from perdure import config
 from perdure.errors import Ambiguous, NotFound
 from perdure.front.visible import one_line
-from perdure.programs.soleur import ledger_files, recorded
+from perdure.programs.soleur import recorded
 from perdure.session.projects import Project, project_of, root_of
-from perdure.session.stores import Header
+from perdure.session.stores import Header, ledger_files
 
 
 def of_session(home: str, header: Header, here: Project) -> Project:
@@ -27,7 +27,7 @@ def chosen(home: str, name: str | None, cwd: str) -> Project:
 
 def known_projects(home: str) -> list[Project]:
     """Those with a session or a ledger."""
-    said = {(each.root, each.cwd, each.project) for each in recorded.places(home)}
+    said = {(each.root, each.cwd, each.project) for each in recorded.sessions(home)}
     moved = ledger_files.moved(home)
     every = {root or (root_of(cwd) if cwd else "") for root, cwd, _ in said}
     roots = {moved.get(root, root) for root in every}

@@ -9,18 +9,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from perdure.errors import PerdureError
-from perdure.programs.soleur import ledger_files
 from perdure.programs.soleur.decisions import UNDECIDED, Decision, decided, unfiled, withdrawals
 from perdure.session.catalog import Catalog, Lasting, Row, Scope
 from perdure.session.layouts import Home
 from perdure.session.projects import Project, root_of
-from perdure.session.stores import Found, Header, Store, open_store
+from perdure.session.stores import Found, Header, Store, ledger_files, open_store
 from perdure.session.stores.whole_file import WholeFileStore
 
 _NOTHING_DECIDED = b'\n  "decisions": []'  # as it stands in a document of ours, and nowhere else in one
 
 
-class SessionPlace(Lasting, namedtuple("SessionPlace", "id path root cwd project")):
+class SessionFacts(Lasting, namedtuple("SessionFacts", "id path root cwd project")):
     """Where a session is, and what it says of its project: all that the catalog is asked for here."""
 
     __slots__ = ()
@@ -82,7 +81,7 @@ def by_project(home: str, told: Callable[[PerdureError], object]) -> dict[Projec
 def of_project(home: str, project: Project, *, beside: str, since: int | None = None) -> Recorded:
     """Of the sessions of one project beside one of them; only of those that were written to `since` then, in
     nanoseconds. Which sessions are the project's the catalog knows: a home may have very many of others."""
-    others = [each for each in places(home) if each.id != beside]
+    others = [each for each in sessions(home) if each.id != beside]
     paths = paths_of(project, others, home)
     store = open_store("soleur", home)
     refs = (ref for ref in store.list() if ref.path in paths and ref.mtime_ns >= (since or 0))
@@ -92,22 +91,20 @@ def of_project(home: str, project: Project, *, beside: str, since: int | None = 
     return found
 
 
-def places(home: str) -> list[SessionPlace]:
+def sessions(home: str) -> list[SessionFacts]:
     """Of all sessions."""
     scope = Scope((Home("soleur", home),))
     with Catalog() as catalog:
         catalog.catch_up(scope)
-        return catalog.some(scope, SessionPlace)
+        return catalog.some(scope, SessionFacts)
 
 
-def paths_of(project: Project, every: Iterable[SessionPlace | Row], home: str) -> set[str]:
+def paths_of(project: Project, every: Iterable[SessionFacts | Row], home: str) -> set[str]:
     """The files of those sessions that are the project's. Many of them say the same, which is judged once."""
     by_place: dict[tuple[str, str, str], list[str]] = {}
     for each in every:
         by_place.setdefault((each.root, each.cwd, each.project), []).append(each.path)
-    former = {before for before, now in ledger_files.moved(home).items() if now == project.root}
-    own = (place for place in by_place if project.has(*place) or (place[0] or place[1]) in former)
-    return {path for place in own for path in by_place[place]}
+    return {path for place in ledger_files.places_of(project, by_place, home) for path in by_place[place]}
 
 
 def _by_project(

@@ -18,8 +18,8 @@ import os
 import re
 import stat
 import urllib.parse
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeAlias
 
 from perdure.errors import PerdureError, UsageError
 from perdure.session.projects import Project
@@ -39,6 +39,10 @@ _SAYS_SOMETHING = re.compile(rb"^(?:\xef\xbb\xbf)?(?:#+|[-*+])[ \t]+[^\s\0]", re
 _LONGEST_NAME = 200
 _LONGEST_STEM = _LONGEST_NAME + len("-3f9a1c")
 _NO_NAME = re.compile("[/\\\\\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+SessionPlace: TypeAlias = tuple[str, str, str]
+"""What a session says of its project: the root, the directory, the name."""
 
 
 class LedgerFile(NamedTuple):
@@ -78,6 +82,16 @@ def moved(home: str) -> dict[str, str]:
         for former in file.former
         if former != file.root and not os.path.isdir(former)
     }
+
+
+def places_of(project: Project, places: Iterable[SessionPlace], home: str) -> list[SessionPlace]:
+    """Those that are the project's: sessions follow a project that was moved."""
+    former = {before for before, now in moved(home).items() if now == project.root}
+    return [
+        (root, cwd, name)
+        for root, cwd, name in places
+        if project.has(root, cwd, name) or (root or cwd) in former
+    ]
 
 
 def ledger_files(home: str) -> Iterator[LedgerFile]:
