@@ -46,8 +46,9 @@ from tests.programs.started import (
     sibyl,
     soleur,
 )
+from tests.programs.workspaces import Cortext, cortext
 
-__all__ = ["aur", "sibyl", "soleur", "wire_server"]
+__all__ = ["aur", "cortext", "sibyl", "soleur", "wire_server"]
 
 pytestmark = pytest.mark.process
 
@@ -76,6 +77,11 @@ RESUME = "Resume last session? [Y/n]"
 README = "Load README.md as project context? [Y/n]"
 
 
+@pytest.fixture
+def pi(home: Path) -> Program:
+    return Program("pi", home, home / "work")
+
+
 @pytest.fixture(params=["soleur", "sibyl", "aur"])
 def program(request) -> Program:
     found: Program = request.getfixturevalue(request.param)
@@ -92,7 +98,9 @@ def gate(wire_server):
 
 def fresh(program: Program) -> list[str]:
     """What begins a new session, and asks nothing."""
-    return {"soleur": ["--fresh"], "aur": ["spawn"]}.get(program.name, [])
+    return {"soleur": ["--fresh"], "aur": ["spawn"], "cortext": ["start", "plan", "Ship it"]}.get(
+        program.name, []
+    )
 
 
 def lines_of(terminal: Terminal) -> list[str]:
@@ -112,15 +120,24 @@ def kept(program: Program) -> dict[Path, bytes]:
 LOST = "Leave and lose it?"
 
 
+@pytest.fixture(params=["soleur", "sibyl", "aur", "pi", "cortext"])
+def each_program(request) -> Program:
+    found: Program = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.mark.parametrize("way", ["command", "c-d"])
-def test_sib_14_who_leaves_on_purpose_while_an_answer_is_not_saved_is_asked(program, wire_server, gate, way):
+def test_sib_14_who_leaves_on_purpose_while_an_answer_is_not_saved_is_asked(
+    each_program, wire_server, gate, way
+):
     """Enter stays, and so does n; yes leaves, with 1. Where there is room again, nobody is asked."""
+    program = each_program
 
     def leave() -> None:
         if way == "c-d":
             terminal.keys("c-d")
         else:
-            say(terminal, "/exit" if program.name == "aur" else "/quit")
+            say(terminal, "/exit" if program.name in ("aur", "cortext") else "/quit")
 
     program.answers(wire_server, "one", streamed("tw", gate, "o"))
     with program.terminal(*fresh(program), rows=60) as terminal:
@@ -135,14 +152,14 @@ def test_sib_14_who_leaves_on_purpose_while_an_answer_is_not_saved_is_asked(prog
         terminal.until("Not saved")
         until_idle(terminal)
         leave()
-        terminal.until(lambda: text_of(terminal).count(LOST) == 1)
+        terminal.until(lambda: times_asked(terminal) == 1)
         say(terminal, "")
         until_idle(terminal)
         leave()
-        terminal.until(lambda: text_of(terminal).count(LOST) == 2)
+        terminal.until(lambda: times_asked(terminal) == 2)
         say(terminal, "y")
         assert terminal.wait() == 1
-    assert [text for _, text in program.said()] == ["hello", "one", "and?"]
+    assert texts_in_newest(program) == ["hello", "one", "and?"]
     with program.terminal(*resume_words(program), rows=60) as terminal:
         terminal.until("custom/test")
         gate.clear()
@@ -155,13 +172,57 @@ def test_sib_14_who_leaves_on_purpose_while_an_answer_is_not_saved_is_asked(prog
         free_disk(terminal)
         leave()
         assert terminal.wait() == 0
-        assert LOST not in text_of(terminal)
-    assert [text for _, text in program.said()][-2:] == ["and now?", "two"]
+        assert times_asked(terminal) == 0
+    assert texts_in_newest(program)[-2:] == ["and now?", "two"]
+
+
+def test_sib_14_who_leaves_with_ctrl_d_is_asked_at_a_terminal_without_a_screen_too(sibyl, wire_server, gate):
+    """A second Ctrl+D, at the question, leaves: of a terminal that is gone no more than that is read."""
+    sibyl.answers(wire_server, "one", streamed("tw", gate, "o"))
+    with sibyl.terminal(kind="dumb", rows=60) as terminal:
+        terminal.until("sibyl[0]>")
+        say(terminal, "hello")
+        terminal.until("sibyl[1]>")
+        say(terminal, "and?")
+        terminal.until(lambda: len(wire_server.requests) == 2)
+        fill_disk(terminal)
+        gate.set()
+        terminal.until("Not saved")
+        terminal.until("sibyl[2]>")
+        for number in (1, 2):
+            terminal.keys("c-d")
+            terminal.until(lambda number=number: times_asked(terminal) == number)
+            if number == 1:
+                say(terminal, "n")
+                terminal.until(lambda: text_of(terminal).count("sibyl[2]>") == 2)
+        terminal.keys("c-d")
+        assert terminal.wait() == 1
+
+
+def times_asked(terminal: Terminal) -> int:
+    """However long the path is in the question, which is wrapped."""
+    return " ".join(text_of(terminal).split()).count(LOST)
+
+
+def texts_in_newest(program: Program) -> list[str]:
+    if isinstance(program, Cortext):
+        entries = program.store.read(program.refs[-1]).entries
+        return [entry.text for entry in entries if entry.type == "message"]
+    return [text for _, text in program.said()]
 
 
 def resume_words(program: Program) -> list[str]:
-    id = program.files[0].parent.name if program.name == "sibyl" else program.files[0].stem
-    return {"soleur": ["-s", id], "aur": ["spawn", "--resume", id]}.get(program.name, ["--session-id", id])
+    """What goes on with the session, or begins the next."""
+    match program.name:
+        case "sibyl":
+            return ["--session-id", program.files[0].parent.name]
+        case "soleur":
+            return ["-s", program.files[0].stem]
+        case "aur":
+            return ["spawn", "--resume", program.files[0].stem]
+        case "cortext":  # whose partner speaks first in one that is resumed
+            return ["start", "plan", "Another"]
+    return ["--continue"]
 
 
 # --- soleur at a terminal -------------------------------------------------------------------------------

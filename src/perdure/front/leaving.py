@@ -33,4 +33,6 @@ async def _may_leave(shell: Shell) -> bool:
         question = one_line(f"The last answer is not saved ({error.message}). Leave and lose it?")
     words = ("yes", "no")
     answer = await shell.face.aside(lambda: shell.out.choose(question, words, "no", in_conversation=True))
+    if answer is None and not shell.face.is_drawn:  # as of a terminal that is gone: nobody answers there
+        return True
     return answer == "yes" and shell.leaves_with is None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from perdure.errors import PerdureError
 from perdure.front.face import Running
+from perdure.front.leaving import leave_on_purpose
 from perdure.front.output import Copyable, Output, Styled
 from perdure.front.signals import directly
 
@@ -103,8 +104,8 @@ class Plain:
             if line is None or not self._out.has_echo:
                 self._out.line("")  # nobody typed a line's end that can be seen
             if line is None:
-                shell.leave(0)
-                return
+                await leave_on_purpose(shell)
+                continue
             if typed := line if line.strip() else shell.profile.empty_line:
                 shell.enter(typed)
                 await shell.idle()
