@@ -25,6 +25,7 @@ from perdure.agent.supervisor_process import GIVE_UP, GRACE, HAS_PROC, RELEASE, 
 
 if TYPE_CHECKING:
     import subprocess
+    from types import ModuleType
 
 _LOADER_VARIABLES = ("LD_", "DYLD_")  # what an interpreter may need to be loaded
 _ANSWER_WITHIN_S = 10.0
@@ -159,6 +160,12 @@ def _unsupervised(
     return process
 
 
+def _compiled(module: ModuleType) -> str:
+    """The file of a module as an interpreter loads it quickest."""
+    cached = getattr(module, "__cached__", None)
+    return cached if cached and os.path.exists(cached) else str(module.__file__)
+
+
 @functools.cache
 def of_this_program() -> Supervisor:
     """For what belongs to no conversation: it ends with the program."""
@@ -190,7 +197,7 @@ class _Link:
         with theirs:
             try:
                 self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                    [*python, supervisor_process.__file__, str(os.getpid())],
+                    [*python, _compiled(supervisor_process), str(os.getpid())],
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,

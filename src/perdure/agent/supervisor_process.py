@@ -17,11 +17,13 @@ later `exited PID CODE OTHERS`; at the end, `ended PID NAME` for each process th
 
 from __future__ import annotations
 
+# `signal` and `socket` themselves import `enum` and more, which takes as long as all the rest of this
+# process's start: it has no use for names of numbers.
+import _signal as signal  # type: ignore[import-not-found]
+import _socket as socket
 import errno
 import os
 import select
-import signal
-import socket
 import sys
 import time
 
@@ -33,6 +35,7 @@ RELEASE = b"\0\0\0\0"
 """The request that ends this process and nothing else."""
 HAS_PROC = os.path.exists("/proc/self/environ")
 _MOST_DESCRIPTORS = 8
+_DESCRIPTOR_SIZE = 4  # of an int in C
 _PR_SET_CHILD_SUBREAPER = 36
 _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGUSR1", "SIGUSR2")
 _IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ")
@@ -195,7 +198,7 @@ class _Supervisor:
 
     def take_request(self) -> bool:
         """False at the end of all requests."""
-        length, given, _, _ = socket.recv_fds(self.link, 4, _MOST_DESCRIPTORS)
+        length, given = _received(self.link)
         try:
             for descriptor in given:
                 os.set_inheritable(descriptor, False)
@@ -317,6 +320,18 @@ class _Supervisor:
             pass  # the program is gone, which the next look at the link says
 
 
+def _received(link: socket.socket) -> tuple[bytes, list[int]]:
+    """The length of a request, and the descriptors that came with it."""
+    room = socket.CMSG_LEN(_MOST_DESCRIPTORS * _DESCRIPTOR_SIZE)
+    length, ancillary, _, _ = link.recvmsg(4, room)
+    given = []
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            whole = len(data) - len(data) % _DESCRIPTOR_SIZE
+            given += memoryview(data)[:whole].cast("i").tolist()
+    return length, given
+
+
 def _program(name: bytes, path: bytes) -> bytes:
     """The file of a command, as a shell would find it."""
     if b"/" in name:
@@ -340,7 +355,8 @@ def _become_subreaper() -> bool:
 
 
 def main() -> None:
-    supervisor = _Supervisor(int(sys.argv[1]), socket.socket(fileno=0))
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, 0)
+    supervisor = _Supervisor(int(sys.argv[1]), link)
     try:
         supervisor.serve()
     except _Released:
