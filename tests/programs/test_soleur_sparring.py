@@ -118,6 +118,13 @@ def test_however_often_it_is_said_no_question_is_asked_that_does_not_fit(said, n
     assert not any(never in answer for answer in asked_of(*[said] * 12))
 
 
+@pytest.mark.parametrize("said", ["Should we charge for it?", "Everybody needs this!"])
+def test_a_quote_that_ends_with_a_mark_of_its_own_gets_no_full_stop(said):
+    """By whichever rule."""
+    for answer in asked_of(*[said] * 4):
+        assert f"“{said}” " in answer
+
+
 def test_what_a_file_is_about_is_asked_for_somebody_who_waits_for_it():
     """A sentence that only says what something is cannot be wrong."""
     answer = ask(Material([("plan.md", "Foo is made of steel.")], [], [], []))

@@ -418,7 +418,7 @@ def _of_message(text: str, turn: int) -> Iterator[str]:
                 yield from _questions(found[number], sentence)
     for sentence in said:
         for at in range(len(_ANY.questions)):
-            yield _ANY.questions[(turn + at) % len(_ANY.questions)].format(it=quote(sentence))
+            yield _about(sentence, _ANY.questions[(turn + at) % len(_ANY.questions)])
 
 
 def _is_to_the_partner(sentence: str) -> bool:
@@ -439,7 +439,14 @@ def _questions(rule: Rule, sentence: str) -> Iterator[str]:
     match = rule.pattern.search(sentence)
     found = " ".join(match[0].split()) if match else ""
     for question in rule.questions:
-        yield question.format(found, it=quote(sentence))
+        yield _about(sentence, question, found)
+
+
+def _about(sentence: str, question: str, found: str = "") -> str:
+    """The question with what it is about. A quote that ends with a mark of its own needs no full stop."""
+    quoted = quote(sentence)
+    ends_itself = quoted.endswith(("?”", "!”"))
+    return (question.replace("{it}.", "{it}") if ends_itself else question).format(found, it=quoted)
 
 
 def _of_decisions(material: Material) -> Iterator[str]:
@@ -447,7 +454,7 @@ def _of_decisions(material: Material) -> Iterator[str]:
     for _, pattern, question in _OF_A_DECISION:
         for _, content in [*reversed(material.decisions)][:20]:
             if not pattern.search(content):
-                yield question.format(it=quote(content))
+                yield _about(content, question)
 
 
 def _of_files(material: Material) -> Iterator[str]:
@@ -479,4 +486,4 @@ def _claims(name: str, said: Iterable[str]) -> Iterator[str]:
                     yield f"{name} says {next(_questions(rule, sentence))}"
     for number, sentence in enumerate(every):
         question = _OF_A_FILE[number % len(_OF_A_FILE)]
-        yield f"{name} says {question.format(it=quote(sentence))}"
+        yield f"{name} says {_about(sentence, question)}"
