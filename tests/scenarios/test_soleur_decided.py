@@ -163,6 +163,16 @@ def test_sol_12_a_ledger_that_cannot_be_written_hides_nothing_that_others_decide
     assert soleur.within("load", first).code == 0
 
 
+def test_sol_12_who_edits_the_ledger_hides_nothing_that_a_session_missed(soleur, ledger, heading, miss):
+    """The ledger is newer than the session then, and nobody has looked there."""
+    soleur.within("--fresh", stdin="/decide Ours.\n")
+    miss("Theirs.")
+    next_moment()
+    ledger.write_text(f"{ledger.read_text()}- By hand.\n")
+    done = soleur.within("--fresh", stdin="/decisions\n")
+    assert re.findall(r"  Manual  (.*)\n", done.out) == ["Ours.", "By hand.", "Theirs."]
+
+
 @pytest.mark.process
 def test_sol_12_a_withdrawal_hides_nothing_that_others_missed_meanwhile(soleur, ledger, miss):
     """Who withdraws a decision has not looked into other sessions for what the ledger lacks."""

@@ -115,13 +115,16 @@ class Ledger:
         return self.whose == OWN
 
     @property
-    def changed(self) -> int | None:
-        """When, in nanoseconds; None if there is no such file."""
+    def last_look(self) -> int | None:
+        """When sessions were last looked at for what is missing here, in nanoseconds; None if there is no
+        such file. A process that writes here looks first, and takes the lock; who edits the file by hand does
+        neither."""
         try:
             there = files.status(self._home, self._relative)
+            lock = files.status(self._home, self._lock_place)
         except OSError:
             return 0  # nobody knows
-        return there.st_mtime_ns if there else None
+        return min(each.st_mtime_ns for each in (there, lock) if each) if there else None
 
     def read(self) -> list[Line] | None:
         """None if there is no such file, or it is that of a project whose root is gone."""
@@ -251,10 +254,13 @@ class Ledger:
             log.append(b"".join([*heading, *missing]))
             return len(missing)
 
+    @property
+    def _lock_place(self) -> str:
+        return os.path.join("locks", FOLDER, f"{self.stem}.lock")
+
     def _lock(self) -> Lock:
-        place = os.path.join("locks", FOLDER, f"{self.stem}.lock")
         try:
-            lock = Lock(self._home, place, self.stem, 0.0 if self._is_stuck else _PATIENCE)
+            lock = Lock(self._home, self._lock_place, self.stem, 0.0 if self._is_stuck else _PATIENCE)
         except Held as error:
             self._is_stuck = True
             who = f"process {error.pid}" if error.pid else "another process"

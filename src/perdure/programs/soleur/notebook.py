@@ -158,11 +158,11 @@ class Notebook:
             self.set_aside = self._ledger.set_aside_if_unreadable() or self.set_aside
             # Each who writes to the ledger looks first, so that only sessions written to after it can have
             # some. One that is gone is nobody's edit: what was decided before is decided still.
-            changed = self._ledger.changed
-            others = recorded.of_project(self._home, self.project, beside=self._session_id, since=changed)
+            since = self._ledger.last_look
+            others = recorded.of_project(self._home, self.project, beside=self._session_id, since=since)
             wanted = in_force([*others.missed, *self._unfiled[:count]], self._all_withdrawn(others))
             self._missed = in_force(others.missed, self._all_withdrawn(others))
-            if changed is None:
+            if since is None:
                 self._elsewhere = others
                 wanted = self._everything
             self._ledger.add(wanted)
