@@ -303,10 +303,10 @@ def test_sib_07_sib_13_one_that_cannot_be_is_a_warning_and_a_new_session(
 
 
 def test_sib_13_a_session_of_a_later_version_is_refused_by_its_version_and_never_written(
-    sibyl, wire_server, home
+    sibyl, wire_server, home, capsys
 ):
     """As an argument it is a warning and a new session; behind `/load` an error. It is called no damaged one,
-    and is listed like any other."""
+    and is listed like any other; `pi sessions doctor` says that it can only be read."""
     sibyl.answers(wire_server, "Hm.")
     path = file_of(home, saved("one", "two", id="session-A"))
     later = path.read_bytes().replace(b"(:session-version 1)", b"(:session-version 2)")
@@ -320,6 +320,10 @@ def test_sib_13_a_session_of_a_later_version_is_refused_by_its_version_and_never
     assert "damaged" not in done.err.lower()
     assert texts(new) == ["hello", "Hm."]
     assert re.search(r"^session-A .* 2$", done.out, re.MULTILINE)
+    assert pi_main(["sessions", "doctor", "--repair", "sibyl:session-A"]) == 0
+    told = capsys.readouterr().out
+    assert f"{path} is in version 2 of its format" in told
+    assert told.endswith("Looked at 1 session: 1 can only be read.\n")
     assert (path.read_bytes(), [each.name for each in path.parent.iterdir()]) == (later, ["session.lisp"])
 
 

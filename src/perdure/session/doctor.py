@@ -28,6 +28,8 @@ class Diagnosis(NamedTuple):
     """What can be read, and so what a repair keeps: each entry as the tree has it."""
     remedy: str
     """What a repair would do, or why there is none, in a sentence; empty where nothing is wrong."""
+    is_only_read: bool = False
+    """True if nothing is damaged, and a later version of its program wrote it: it is not written to."""
 
     @property
     def is_repairable(self) -> bool:
@@ -48,9 +50,13 @@ def examine(store: Store, ref: Found) -> Diagnosis:
         return Diagnosis(ref, [_sentence(error.message)], [], remedy)
     kept, notices = tree.in_place(page.entries)
     findings = [_finding(problem) for problem in page.problems] + [_sentence(each) for each in notices]
+    is_only_read = page.refusal is not None and not findings
+    if page.refusal is not None:
+        findings.append(_sentence(page.refusal.message))
+        remedy = remedy or _sentence(page.refusal.hint)
     if findings and not remedy:
         remedy = "There is nothing to repair: it is read this way every time."
-    return Diagnosis(ref, findings, kept, remedy)
+    return Diagnosis(ref, findings, kept, remedy, is_only_read)
 
 
 def examine_all(store: Store) -> Iterator[Diagnosis]:

@@ -120,7 +120,13 @@ def test_sib_13_a_file_of_a_later_version_is_read_and_never_written(tmp_path):
         store.writer(ref)
     with pytest.raises(NewerFormat):
         Session.open(store, ref)
-    assert doctor.examine(store, ref).findings == []
+    diagnosis = doctor.examine(store, ref)
+    (finding,) = diagnosis.findings
+    assert "is in version 7 of its format" in finding
+    assert "update this program" in diagnosis.remedy
+    assert diagnosis.is_only_read
+    assert not diagnosis.is_repairable
+    assert doctor.repair(store, ref) is None
     assert Path(ref.path).read_bytes() == before
     assert os.listdir(Path(ref.path).parent) == [Path(ref.path).name]
 

@@ -47,7 +47,10 @@ def doctor(options: SimpleNamespace, out: Output) -> int:
         problems = []  # of homes that nobody asked for
     cases = _examined(chosen, _names(every), out)
     if options.repair:
-        cases = [_repaired(case) if case.is_readable else case for case in cases]
+        cases = [
+            _repaired(case) if case.is_readable and not case.diagnosis.is_only_read else case
+            for case in cases
+        ]
     for problem in problems:
         out.note(problem)
     refusals = [case.refused for case in cases if case.refused]
@@ -57,7 +60,7 @@ def doctor(options: SimpleNamespace, out: Output) -> int:
         out.data([_facts(case) for case in cases])
     else:
         _tell(cases, len(chosen), out)
-    is_well = not problems and all(case.repaired for case in cases)
+    is_well = not problems and all(case.repaired or case.diagnosis.is_only_read for case in cases)
     return max((error.exit_code for error in refusals), default=0 if is_well else 1)
 
 
@@ -116,12 +119,14 @@ def _tell(cases: Sequence[_Case], looked_at: int, out: Output) -> None:
 def _summed_up(cases: Sequence[_Case]) -> str:
     if not cases:
         return "all is well"
-    damaged = [case for case in cases if case.is_readable]
+    readable = [case for case in cases if case.is_readable]
+    damaged = [case for case in readable if not case.diagnosis.is_only_read]
     counts = {
         "damaged": len(damaged),
         "of them repaired now": sum(case.repaired is not None for case in damaged),
         "could not be repaired": sum(case.refused is not None for case in damaged),
-        "cannot be read": len(cases) - len(damaged),
+        "can only be read": len(readable) - len(damaged),
+        "cannot be read": len(cases) - len(readable),
     }
     return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
 

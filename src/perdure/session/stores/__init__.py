@@ -22,6 +22,7 @@ from perdure import config, registry
 from perdure.session.layouts import home_of, layout_of
 
 if TYPE_CHECKING:
+    from perdure.errors import PerdureError
     from perdure.session.entry import Entry
 
 Durability = Literal["power", "process"]
@@ -107,6 +108,8 @@ class Page(NamedTuple):
     header: Header
     messages: int | None = None
     """How many messages the whole session has by its own count, where its layout counts them."""
+    refusal: PerdureError | None = None
+    """Why the session is read and never written, if it is."""
 
 
 NOT_A_RECORD = "an entry's record must be one JSON object on one line"

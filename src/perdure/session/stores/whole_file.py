@@ -387,7 +387,14 @@ def _page(document: Document, ref: Found, after: Cursor) -> Page:
     if after.offset and after != _cursor(entries[: after.offset]):
         raise Conflict(ref.path, "was replaced or rewritten since it was last read")
     cursor = _cursor(entries)
-    return Page(entries[after.offset :], cursor, document.problems, document.header, document.messages)
+    return Page(
+        entries[after.offset :],
+        cursor,
+        document.problems,
+        document.header,
+        document.messages,
+        document.refusal,
+    )
 
 
 def _cursor(entries: Sequence[Entry]) -> Cursor:
