@@ -45,8 +45,8 @@ from perdure.session.stores import open_store
 
 BANNER = "Aurora Spawn Interactive Mode"
 AGENT = "perdure.agent"
-_SMALL = 4096  # bytes, in which there may be nothing but the metadata
 """The entry that says who answers from then on."""
+_SMALL = 4096  # bytes, in which there may be nothing but the metadata
 _MOST_TRIES = 20
 """Answers in a row that failed."""
 _TYPED = "perdure.programs.aur.typed"
