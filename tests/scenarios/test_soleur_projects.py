@@ -150,6 +150,18 @@ def test_sol_08_in_a_pipe_an_old_ledger_is_only_read_and_one_notice_says_so(sole
     assert decided(soleur) == ["Only in Europe.", "Hire two."]
 
 
+def test_sol_12_what_is_in_a_ledger_that_is_only_read_is_not_withdrawn(soleur, wire_server):
+    """And no session says that it was; what only a session has decided is."""
+    path = old_ledger(soleur)
+    before = path.read_text()
+    done = soleur.within("--fresh", stdin="/undecide 1\n")
+    assert ("it may be another project's" in done.err, soleur.files) == (True, [])
+    done = soleur.within("--fresh", stdin="/decide Hire two.\n/undecide Hire\n/decisions\n")
+    assert "Withdrawn: Hire two." in done.err
+    assert re.findall(r"  Manual +(.*)\n", done.out) == ["Only in Europe."]
+    assert path.read_text() == before
+
+
 def test_sol_08_a_ledger_whose_root_is_gone_is_left_alone_in_a_pipe(two, home):
     """It may be that of a project that was moved, or another one's: its decisions are not told."""
     x, y = two

@@ -179,9 +179,9 @@ class Ledger:
     def remove(self, content: str) -> str:
         """Take the lines of this decision out, and return where the file as it was is then: empty if none of
         its lines is that. That it was withdrawn is noted, so that no session brings it here again."""
+        self.check_removable(content)
         if not self.is_own:
-            what = "it may be another project's; at a terminal, `soleur` asks whose it is"
-            raise NotSaved(self.path, what)
+            return ""  # it is in sessions alone
         like = likeness(content)
         with self._lock(), files.told(NotSaved, self.path), self._keeping_time():
             if files.status(self._home, self._relative) is None:
@@ -196,6 +196,13 @@ class Ledger:
             aside = files.set_aside(self._home, self._relative, "before") if is_there else ""
             files.replace(self._home, self._relative, b"".join([*kept, *seal, note]))
             return os.path.join(self._home, aside) if is_there else ""
+
+    def check_removable(self, content: str) -> None:
+        """Raise if lines of this decision are in a ledger that may be another project's."""
+        like = likeness(content)
+        if not self.is_own and any(line.likeness == like for line in self.read() or ()):
+            what = "it may be another project's; at a terminal, `soleur` asks whose it is"
+            raise NotSaved(self.path, what)
 
     def set_aside_if_unreadable(self) -> str:
         """Move a ledger that cannot be read out of the way, and return where it is then; empty where it can

@@ -200,6 +200,11 @@ class Notebook:
         decisions = [*others.decisions, *self.decisions]
         return [*known, *ledger.withdrawn(known, decisions, self._all_withdrawn(others), self.project)]
 
+    def check_withdrawable(self, content: str) -> None:
+        """Raise if the decision is in a ledger that is only read: nothing is recorded then."""
+        if self._ledger is not None:
+            self._ledger.check_removable(content)
+
     def withdraw(self, content: str) -> str:
         """A decision is withdrawn, which the session has recorded: take it out of the ledger, and return
         where the file as it was is then, if it was there."""

@@ -102,6 +102,7 @@ async def undecide(shell: Shell, arguments: str) -> None:
     except Ambiguous:
         notebook.numbered = known  # the error names them with these numbers
         raise
+    await in_thread(notebook.check_withdrawable, wanted.content)
     await profile.record(shell.conversation, decided.undecided(wanted.content))
     try:
         aside = await in_thread(notebook.withdraw, wanted.content)
