@@ -149,11 +149,19 @@ def fail_from_each_step_on(layout: str, seed: int, home: str) -> None:
             with stopping_at(step, partial(fail, number), lasts=True):
                 done = old.clean()
             try:
+                check_all_are_told_of(old, done)
                 old.check_after_stop(is_completed=is_completed)
             except BaseException as error:
                 raise AssertionError(
                     f"{errno.errorcode[number]} from {step} of {steps} on: {done}"
                 ) from error
+
+
+def check_all_are_told_of(old: OldSessions, done: Cleaned) -> None:
+    """Also of what could neither be saved in the trash nor be moved back."""
+    removed = {each.id for each in done.removed}
+    for ref in old.refs:
+        assert ref.id in removed or any(ref.id in each for each in done.problems), ref.id
 
 
 def fail(number: int) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from perdure.errors import Held, PerdureError, UsageError
+from perdure.errors import Held, NotSaved, PerdureError, UsageError
 from perdure.session import ids, trash
 from perdure.session.catalog import Catalog, Scope
 from perdure.session.layouts import Home
@@ -180,6 +180,10 @@ class _Sweep:
             raise why
         elif os.path.lexists(ref.path):  # else somebody else has removed it
             self.done.problems.append(f"{ref.id} was kept: {_said(why)}")
+        elif isinstance(why, NotSaved) and any(each.id == ref.id for each in self._store.trashed()):
+            self.done.problems.append(
+                f"{ref.id} is in the trash, and may be back after a power cut: {_said(why)}"
+            )
 
     def _check(self, ref: Found, lock: Lock) -> None:
         page = self._store.read(ref)
