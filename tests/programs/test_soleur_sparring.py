@@ -103,6 +103,7 @@ def test_what_only_shares_words_with_a_decision_is_not_held_against_it(said, dec
         ("The market is worth $4B.", "Who has paid"),
         ("We raised $2M in 2024.", "Who has paid"),
         ("We charge $12 per month.", "What is the price, as a number"),
+        ("Teams of ten pay for it by the seat, at 20 dollars.", "How many months does that buy"),
         ("We use Python 3.11 and Postgres.", "come from"),
         ("We started in 2024 with this.", "come from"),
         ("What do you think?", "Which of the two answers"),

@@ -56,7 +56,7 @@ RULES = (
         "funds",
         r"\b(?:rais(?:e|ed|ing)|fund(?:s|ed|ing|rais\w+)?|investors?|vc|seed|runway|burn\w*|savings|"
         r"in the bank|loan)\b"
-        rf"|\b(?:costs?|spend(?:ing)?|spent|pay)\b[^.]*{AMOUNT}",
+        rf"|\b(?:costs?|spend(?:ing)?|spent)\b[^.]*{AMOUNT}|\b(?:i|we)(?: \w+){{0,2}} pay\b[^.]*{AMOUNT}",
         "{it}. How many months does that buy, or take away, and what has to be proven by then?",
         "{it}. What would you stop paying for if you had half of the money?",
     ),
