@@ -49,9 +49,9 @@ def test_the_alternate_screen_is_another_one(numbers):
         terminal.until(lambda: terminal.screen[0] == "number 2" and terminal.screen[22] == "number 24")
         assert b"\x1b[?1h" in terminal.raw
         terminal.keys("pagedown")
-        # It takes a new size when it waits for a key: in the middle of a page it may miss it.
-        terminal.until(lambda: terminal.screen[22] == "number 47" and terminal.screen[23] == ":")
+        terminal.until("number 47")
         terminal.resize(40, 10)
+        terminal.send("r")  # what came right before it waited for a key, it looks at after the next one
         terminal.until(lambda: terminal.screen[8].startswith("number") and terminal.screen[9] == ":")
         terminal.send("q")
         assert terminal.wait() == 0
