@@ -303,6 +303,13 @@ def test_what_takes_too_long_is_ended_with_all_that_it_started(lab, tmp_path, mo
         os.close(reading)
 
 
+def test_what_is_said_because_it_is_ended_is_no_complaint(lab, monkeypatch):
+    """As a shell says `Terminated` of the command that it waits for."""
+    monkeypatch.setattr(LIMIT, 0.2)
+    registry, model = lab("trap 'echo Terminated >&2' TERM; sleep 60 & wait; wait")
+    assert failure(registry, model).message.endswith("the key of lab/m took longer than 0.2 seconds")
+
+
 def is_held(pipe: int) -> bool:
     try:
         return os.read(pipe, 1) != b""

@@ -140,13 +140,17 @@ def _run(command: str, environment: Mapping[str, str], folder: str, running: _Ru
     running.add(supervisor, stops)
     try:
         is_in_time = process.wait(SECONDS)
+        complaints = errors.so_far()
     finally:
         running.supervisors.remove(supervisor)
         if is_in_time:
             supervisor.release()  # an agent that it has started, such as gpg's, is the user's
         else:
             supervisor.close()
-    return _judged(process.exit_code if is_in_time else None, output.read(), errors.read(), command)
+    if is_in_time:
+        return _judged(process.exit_code, output.read(), errors.read(), command)
+    # What its shell says of how we end it is no complaint of the command's.
+    return _judged(None, output.read(), complaints, command)
 
 
 class _Running:
@@ -177,6 +181,9 @@ class _Reading:
         self._pipe = open(pipe, "rb", buffering=0)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
+
+    def so_far(self) -> bytes:
+        return bytes(self._kept)
 
     def read(self) -> bytes:
         self._thread.join(_DRAIN_SECONDS)
