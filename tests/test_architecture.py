@@ -34,6 +34,8 @@ FAMILIES = {
     "programs": set(),
 }
 
+# `config` bounds it; the others load nothing of ours, and ask only where they were started themselves.
+FOLLOW_OWN_PATHS = {"config", "__main__", "agent.tools.walk"}
 POSIX_ONLY = {"fcntl", "grp", "pty", "pwd", "resource", "termios", "tty"}
 # These turn data into running code; a session file is data somebody else may have written.
 RUN_DATA = {"dill", "jsonpickle", "marshal", "pickle", "shelve", "yaml"}
@@ -171,6 +173,15 @@ def data_is_never_run(module: Module) -> Iterator[str]:
                     yield f"line {node.lineno}: {name} runs what it is given"
 
 
+def no_path_is_followed_by_recursion(module: Module) -> Iterator[str]:
+    """It calls itself for each link of a path, which may be more often than Python allows."""
+    for node in module.nodes:
+        match node:
+            case ast.Attribute(value=ast.Attribute(value=ast.Name(id="os"), attr="path"), attr="realpath"):
+                if module.name not in FOLLOW_OWN_PATHS:
+                    yield f"line {node.lineno}: os.path.realpath may not end; take config.real_path"
+
+
 def names_say_something(module: Module) -> Iterator[str]:
     for part in module.name.split("."):
         words = part.strip("_").split("_")
@@ -190,6 +201,7 @@ RULES: list[Callable[[Module], Iterator[str]]] = [
     only_config_reads_the_environment,
     posix_modules_are_imported_where_used,
     data_is_never_run,
+    no_path_is_followed_by_recursion,
     names_say_something,
     short_enough,
 ]
@@ -252,6 +264,7 @@ BROKEN = [
     (data_is_never_run, "session.entry", "run = exec"),
     (data_is_never_run, "session.entry", "import builtins\nbuiltins.eval('1')"),
     (data_is_never_run, "agent.extensions", "eval('1')"),
+    (no_path_is_followed_by_recursion, "session.listing", "import os\nos.path.realpath('a')"),
     (names_say_something, "session.utils", ""),
     (names_say_something, "agent.tool_helpers", ""),
     (names_say_something, "common.clock", ""),
@@ -274,6 +287,7 @@ SOUND = [
     (only_config_reads_the_environment, "session.manager", "store.home"),
     (posix_modules_are_imported_where_used, "session.stores.lock", "def hold():\n    import fcntl"),
     (data_is_never_run, "agent.tools.bash", "import asyncio\nasyncio.create_subprocess_exec('ls')"),
+    (no_path_is_followed_by_recursion, "config", "import os\nos.path.realpath('a')"),
     (names_say_something, "session.stores.pi_jsonl", ""),
     (short_enough, "session.entry", "x = 1\n" * 500),
 ]

@@ -5,6 +5,7 @@ The only module that reads the environment, and it does so when asked, never at 
 
 from __future__ import annotations
 
+import errno
 import os
 
 from perdure.errors import NoHome, NotFound, PerdureError, UsageError
@@ -26,7 +27,51 @@ def expanded(path: str) -> str:
     """A path as somebody typed it, with their home in place of `~`. NoHome where there is none."""
     if path == "~" or path.startswith("~/"):
         return os.path.join(user_home(), path[2:])
-    return os.path.expanduser(path)
+    try:
+        return os.path.expanduser(path)
+    except ValueError:
+        return path  # no user has such a name
+
+
+LONGEST_PATH = 4095
+"""Bytes of a path that Linux takes; other systems take fewer."""
+
+
+def checked_path(text: object) -> str:
+    """An absolute path that a file names, if the system can take it as a path; else empty.
+
+    What somebody wrote into a file may have a NUL character or a lone surrogate, which calls of the system
+    answer with errors that are no OSError, or it may be no text at all. No such value reaches one.
+    """
+    if not isinstance(text, str) or "\0" in text or not os.path.isabs(text):
+        return ""
+    try:
+        return text if len(os.fsencode(text)) <= LONGEST_PATH else ""
+    except UnicodeEncodeError:
+        return ""
+
+
+def real_path(path: str) -> str:
+    """Where a path leads, links followed; the path itself, made absolute, where the system cannot follow it.
+
+    The system follows 40 links. `os.path.realpath` follows any number, up to Python 3.12 by a call of itself
+    for each, and a folder may bring a chain of thousands. It also asks of each step of a path, which takes
+    minutes for a text of some megabytes.
+    """
+    plain = os.path.abspath(path)
+    try:
+        found = os.path.realpath(path) if len(path) <= LONGEST_PATH else plain
+        return plain if found != plain and _are_too_many_links(path) else found
+    except (OSError, RecursionError, ValueError):  # the first, of a link that went away meanwhile
+        return plain
+
+
+def _are_too_many_links(path: str) -> bool:
+    try:
+        os.stat(path)
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def expanded_to_read(path: str) -> str:

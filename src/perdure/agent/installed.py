@@ -33,7 +33,7 @@ class Installed(NamedTuple):
         usual = [path for folder in folders for path in files_in(folder)]
         found: dict[str, str] = {}
         for path in (*usual, *files_named(settings.extensions)):
-            found.setdefault(os.path.realpath(path), path)
+            found.setdefault(config.real_path(path), path)
         return cls([*found.values()], packages())
 
 
@@ -60,8 +60,8 @@ def packages() -> list[EntryPoint]:
 
     What is in the current directory is not installed, although Python may look there for modules.
     """
-    here = os.path.realpath(config.here())
-    places = [each for each in sys.path if each and os.path.realpath(each) != here]
+    here = config.real_path(config.here())
+    places = [each for each in sys.path if each and config.real_path(each) != here]
     if not any(map(_has_some, places)):
         return []
     from importlib.metadata import distributions

@@ -39,13 +39,13 @@ def of_project(kind: Kind, project: str | None) -> list[str]:
     found = [os.path.join(project, PROJECT_FOLDER, kind)]
     if kind == "skills":
         found += [os.path.join(project, FOR_ALL_AGENTS), *_skills_above(project)]
-    users = {os.path.realpath(folder) for folder in of_user(kind)}
-    return [folder for folder in found if os.path.realpath(folder) not in users]
+    users = {config.real_path(folder) for folder in of_user(kind)}
+    return [folder for folder in found if config.real_path(folder) not in users]
 
 
 def is_users(project: str) -> bool:
     """Whether the folder for all that a project brings is pi's home itself."""
-    return os.path.realpath(os.path.join(project, PROJECT_FOLDER)) == os.path.realpath(pi_home())
+    return config.real_path(os.path.join(project, PROJECT_FOLDER)) == config.real_path(pi_home())
 
 
 def may_bring_something(project: str) -> bool:
@@ -76,7 +76,7 @@ def _skills_above(project: str) -> list[str]:
 
 def folders_above(project: str) -> list[str]:
     """The folders of its repository that it lies in, the nearest first; none outside of a repository."""
-    folder = os.path.realpath(project)
+    folder = config.real_path(project)
     found: list[str] = []
     while not os.path.exists(os.path.join(folder, ".git")):
         folder, below = os.path.dirname(folder), folder

@@ -72,7 +72,7 @@ class Offer(NamedTuple):
 
 class Project:
     def __init__(self, cwd: str) -> None:
-        self.cwd = os.path.realpath(cwd)
+        self.cwd = config.real_path(cwd)
         self.folder = os.path.join(self.cwd, PROJECT_FOLDER)
 
     def offers(self) -> list[Offer]:
@@ -138,7 +138,7 @@ class Project:
 
     def _followed(self, path: str) -> str:
         """A path, and where it really leads if that is elsewhere."""
-        real = os.path.realpath(path)
+        real = config.real_path(path)
         leads = "" if real == path or _is_in(real, self.cwd) else f" (a link to {self.seen_from_here(real)})"
         return self.seen_from_here(path) + leads
 
@@ -241,8 +241,8 @@ def _skills_in(folder: str) -> list[str]:
 
 def _is_in(path: str, folder: str) -> bool:
     """Whether it really is the folder, or lies in it."""
-    root = os.path.join(os.path.realpath(folder), "")
-    return os.path.join(os.path.realpath(path), "").startswith(root)
+    root = os.path.join(config.real_path(folder), "")
+    return os.path.join(config.real_path(path), "").startswith(root)
 
 
 # --- settings -----------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ class AgentSession:
         self.notices: list[str] = []
         """What its user should know: settings that were not obeyed, a model that is not to be had, that the
         `offline` model answers. More may come while it talks."""
-        project = self._project = os.path.realpath(self._cwd) if self._is_trusted(trusted) else None
+        project = self._project = config.real_path(self._cwd) if self._is_trusted(trusted) else None
         self._settings = (
             settings if isinstance(settings, Settings) else Settings.of(settings, project=project)
         )

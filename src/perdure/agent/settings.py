@@ -172,7 +172,7 @@ class Settings(Struct, frozen=True, kw_only=True, rename="camel"):
         found = _placed(_read(os.path.join(pi_home(home), FILE)), pi_home(home), users)
         settings = found.checked(cls)
         folder = os.path.join(project, PROJECT_FOLDER) if project is not None else ""
-        if project is not None and os.path.realpath(folder) != os.path.realpath(pi_home(home)):
+        if project is not None and config.real_path(folder) != config.real_path(pi_home(home)):
             own = _placed(_read(os.path.join(folder, FILE), within=project), folder, project, project)
             own.checked(cls)
             found = _Written(own.source, _with_project(found.data, own.data), own.spellings)
@@ -250,6 +250,8 @@ class _Written(NamedTuple):
     def checked(self, kind: type[_Kind]) -> _Kind:
         try:
             return msgspec.convert(self.data, kind)
+        except UnicodeEncodeError:
+            raise _wrong(self.source, "a name in it has a lone surrogate, which is not text") from None
         except msgspec.ValidationError as error:
             cause, _, place = str(error).replace("`", "").partition(" - at $")
             if "enum value" in cause:  # levels of thinking are the only ones
@@ -273,7 +275,7 @@ def _read(path: str, within: str = "") -> _Written:
     """Nothing, if there is no such file. One `within` a folder does not lead out of it: it has been shown to
     whoever trusts that folder, and what is elsewhere has not."""
     source = config.as_typed(path)
-    root, real = os.path.realpath(within), os.path.realpath(path)
+    root, real = config.real_path(within), config.real_path(path)
     if within and os.path.lexists(path) and os.path.commonpath([root, real]) != root:
         raise Unreadable(source, "it is a link that leads out of the folder")
     try:

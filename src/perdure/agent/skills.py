@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from perdure import config
 from perdure.agent.frontmatter import can_be_typed, named, one_line, read
 from perdure.errors import PerdureError
 
@@ -61,7 +62,7 @@ def find(folders: Iterable[str], notice: Notice) -> list[Skill]:
     found: dict[str, Skill] = {}
     seen: set[str] = set()
     for path in _files(folders, notice):
-        real = os.path.realpath(path)
+        real = config.real_path(path)
         if real in seen:
             continue
         seen.add(real)
@@ -95,7 +96,7 @@ def _files_below(root: str, notice: Notice) -> Iterator[str]:
         if len(seen) == MOST_FOLDERS:
             notice(f"{named(root)} has many folders: only {MOST_FOLDERS:,} of them were searched for skills")
             return
-        real = os.path.realpath(folder)
+        real = config.real_path(folder)
         if real in seen:
             continue
         seen.add(real)

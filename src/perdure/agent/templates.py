@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from perdure import config
 from perdure.agent import places
 from perdure.agent.frontmatter import can_be_typed, named, one_line, read
 
@@ -60,7 +61,7 @@ def find(folders: Iterable[str], paths: Iterable[str], notice: Notice) -> list[T
             notice(f"{named(path)} is left out: {error}")
             continue
         first = found.setdefault(template.name, template)
-        if first is not template and os.path.realpath(first.path) != os.path.realpath(path):
+        if first is not template and config.real_path(first.path) != config.real_path(path):
             notice(f"{named(path)} is left out: /{template.name} is already {named(first.path)}")
     return list(found.values())
 
@@ -74,6 +75,9 @@ def _files(folders: Iterable[str], paths: Iterable[str], notice: Notice) -> Iter
         except OSError as error:
             notice(f"{named(folder)} is left out: {error.strerror or error}")
     for path in map(os.path.abspath, paths):
+        if not config.checked_path(path):
+            notice(f"{named(path)} is left out: no file can have that name")
+            continue
         try:
             yield from places.templates_in(path) if os.path.isdir(path) else [path]
         except OSError as error:

@@ -60,7 +60,7 @@ class Trust:
     def decision(self, folder: str) -> Decision | None:
         """The nearest one, of the folder itself or of one above it."""
         entries = self._read().entries
-        path = os.path.realpath(folder)
+        path = config.real_path(folder)
         while True:
             found = entries.get(path)
             if found is not None:
@@ -79,7 +79,7 @@ class Trust:
         refuse_agent("changed")
         if self._given is None:
             home_of("pi")  # NoHome, if the user has none
-        path = os.path.realpath(folder)
+        path = config.real_path(folder)
         with self._locked():
             entries, trouble = self._read_once()
             if trouble:
@@ -93,7 +93,7 @@ class Trust:
                 entries[path] = is_trusted
             if entries != before:
                 # Where it is a link, what it leads to is replaced.
-                folder, name = os.path.split(os.path.realpath(self.path))
+                folder, name = os.path.split(config.real_path(self.path))
                 files.replace(folder, name, _text(entries))
 
     def all(self) -> dict[str, bool]:

@@ -16,10 +16,15 @@ from perdure.agent.tools.workspace import SNIFFED, is_binary
 from perdure.errors import UsageError
 from perdure.front.amounts import size
 from perdure.front.output import Output
+from perdure.front.visible import fit
 from perdure.session.entry import Block, Content, Image, Text
 
 _MOST_BYTES = 20 * 1024 * 1024
 """Of stdin, and of a file: more is no prompt."""
+
+
+_SHOWN = 200
+"""Columns of a name that is in no file's place."""
 
 
 class Asked(NamedTuple):
@@ -62,7 +67,7 @@ def typed(text: str, cwd: str, note: Callable[[str], None]) -> Asked:
         elif os.path.isdir(path):
             note(f"@{name} is a folder, and is sent as the word it is")
         elif re.search(r"[./]", name):
-            note(f"@{name} is no file that there is, and is sent as the word it is")
+            note(f"@{fit(name, _SHOWN)} is no file that there is, and is sent as the word it is")
     return Asked(text, texts, blocks)
 
 
@@ -106,7 +111,8 @@ def _attached(name: str, cwd: str) -> str | Image:
     try:
         if not os.path.isfile(path):
             reason = "it is no file" if os.path.exists(path) else "there is no such file"
-            raise UsageError(f"Cannot read @{name}: {reason}", "a prompt that begins with @ can be piped in")
+            shown = fit(name, _SHOWN)
+            raise UsageError(f"Cannot read @{shown}: {reason}", "a prompt that begins with @ can be piped in")
         if os.path.getsize(path) > _MOST_BYTES:
             raise UsageError(f"@{name} has more than {_MOST_BYTES >> 20} MB", "name it in the prompt instead")
         with open(path, "rb") as file:

@@ -7,7 +7,6 @@ disk) leaves a session that goes on from what was saved, and an exit code that s
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -33,6 +32,7 @@ from perdure.agent.session import AgentSession
 from perdure.errors import Held, PerdureError, UsageError
 from perdure.front import signals, starting, trusting, waiting
 from perdure.front.asking import Asked, prompt
+from perdure.front.moving import elsewhere, stays
 from perdure.front.opening import Meant, find_session
 from perdure.front.output import Copyable, Output, Styled
 from perdure.front.visible import fit, one_line
@@ -273,10 +273,8 @@ class _Run:
         if self._agent.agent.voice.thinking != "off" and not model.reasoning:
             self._note(f"{model.reference} cannot be told how much to think.")
         here = config.here()
-        cwd = meant.header.cwd
-        if cwd and os.path.realpath(cwd) != os.path.realpath(here):
-            home = config.as_typed(cwd)
-            self._note(f"This session belongs to {home}; staying in {config.as_typed(here)}.")
+        if other := elsewhere(meant, here):
+            self._note(stays(other, here))
 
     def _say_how_to_go_on(self) -> None:
         if not self._is_said or self._options.no_session or self._meant is None:

@@ -62,7 +62,9 @@ class OwnSettings(NamedTuple):
         except UnicodeDecodeError as error:
             what = f"it is not UTF-8, from byte {error.start} on"
             raise PerdureError(f"Cannot read {source}: {what}", _REMEDY) from None
-        except (RecursionError, ValueError) as error:
+        except RecursionError:
+            raise PerdureError(f"{source} is not {form}: it is nested too deeply", _REMEDY) from None
+        except ValueError as error:
             raise PerdureError(f"{source} is not {form}: {error}", _REMEDY) from None
         if not isinstance(found, dict):
             raise PerdureError(f"{source} is not an object of settings, in braces", _REMEDY)

@@ -14,11 +14,13 @@ from perdure.agent.session import AgentSession
 from perdure.agent.tokens import of_message
 from perdure.errors import PerdureError, UsageError
 from perdure.front.output import Output, Styled
-from perdure.front.visible import one_line
+from perdure.front.visible import fit, one_line
 from perdure.session import layouts
 from perdure.session.entry import Content, User
 from perdure.session.stores import Found
 
+_SHOWN = 200
+"""Columns of a path in a sentence."""
 _FAR_TOO_MUCH = 2
 """Windows of its model that a prompt fills: so much is refused, although its tokens are only estimated."""
 
@@ -28,8 +30,9 @@ def in_directory(wanted: str) -> str:
     if wanted:
         try:
             os.chdir(config.expanded(wanted))
-        except OSError as error:
-            raise PerdureError(f"Cannot go to {wanted}: {error.strerror}", "give -C a folder") from None
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else "no folder has such a name"
+            raise PerdureError(f"Cannot go to {fit(wanted, _SHOWN)}: {why}", "give -C a folder") from None
     return config.here()
 
 

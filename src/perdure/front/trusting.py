@@ -6,7 +6,6 @@ only holds text costs nothing: what tells of the others is imported for them.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,7 @@ Line = tuple[str | Styled, ...]
 
 def project(cwd: str, out: Output, *, may_ask: bool) -> str | None:
     """The folder's real path, as the project that may be read, if it is trusted."""
-    return os.path.realpath(cwd) if ask(cwd, out, may_ask=may_ask) else None
+    return config.real_path(cwd) if ask(cwd, out, may_ask=may_ask) else None
 
 
 def ask(cwd: str, out: Output, *, may_ask: bool) -> bool:

@@ -12,6 +12,7 @@ import re
 import stat
 from collections.abc import Sequence
 
+from perdure import config
 from perdure.errors import PerdureError
 from perdure.session.stores import files
 
@@ -22,7 +23,7 @@ _LONGEST = 2**20
 def keep_out(folder: str, names: Sequence[str]) -> None:
     """Exclude the folders of these names, which are below `folder`, if that is in a repository."""
     with contextlib.suppress(OSError, ValueError, PerdureError):
-        above = os.path.realpath(folder)
+        above = config.real_path(folder)
         found = _repository(above)
         if found:
             top, home = found

@@ -185,7 +185,8 @@ def homes() -> list[Home]:
             missing = missing or error
             continue
         for path in paths:
-            found.setdefault((name, os.path.realpath(path)), Home(name, path))
+            place = config.real_path(path) if layout.marker else path  # of the others there is one each
+            found.setdefault((name, place), Home(name, path))
     if missing is not None and not any(LAYOUTS[home.program].home_variable for home in found.values()):
         raise missing
     return list(found.values())

@@ -219,7 +219,7 @@ def pi_store(
             raise TypeError
     except (TypeError, UnicodeEncodeError):
         raise UsageError(f"Not a folder: {sessions_dir!r:.60}", "give its path as text") from None
-    own = os.path.realpath(config.expanded(folder))
+    own = config.real_path(config.expanded(folder))
     return open_store("pi", own, sessions_dir=own, durability=durability, cwd=cwd)
 
 

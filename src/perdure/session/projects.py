@@ -28,7 +28,7 @@ class Project(namedtuple("Project", "name root")):
         directory tells, and without one it belongs to every project of its name."""
         if not root and not name:
             return False  # it is of no project, and says so
-        if known := root or (root_of(cwd) if cwd else ""):
+        if known := root or root_of(cwd):
             return known == self.root
         return name == self.name
 
@@ -39,10 +39,12 @@ def project_of(directory: str) -> Project:
 
 
 def root_of(directory: str) -> str:
-    """The root of the project that a directory is in. A home that is a repository is no project, nor are its
-    working trees: what its user keeps in git there are settings."""
-    own = at = os.path.realpath(directory)
-    home = os.path.realpath(config.expanded_to_read("~"))
+    """The root of the project that a directory is in; empty if that can be none. A home that is a repository
+    is no project, nor are its working trees: what its user keeps in git there are settings."""
+    if not config.checked_path(directory):
+        return ""
+    own = at = config.real_path(directory)
+    home = config.real_path(config.expanded_to_read("~"))
     while at != home:
         if (found := _repository_at(at)) and found != home:
             return found
@@ -62,13 +64,13 @@ def _repository_at(folder: str) -> str:
         said = _path_in(git, "gitdir: ") if stat.S_ISREG(mode) else ""
         if not said:
             return ""
-        home = os.path.realpath(os.path.join(folder, said))
+        home = config.real_path(os.path.join(folder, said))
         common = _path_in(os.path.join(home, "commondir"))
         if not common:
             return folder if _is_repository(home) else ""  # a submodule
         back = os.path.join(home, _path_in(os.path.join(home, "gitdir")))
-        main = os.path.realpath(os.path.join(home, common))
-        if os.path.realpath(back) != git or not _is_repository(main):
+        main = config.real_path(os.path.join(home, common))
+        if config.real_path(back) != git or not _is_repository(main):
             return ""
         return os.path.dirname(main) if os.path.basename(main) == ".git" else main
     except (OSError, ValueError):

@@ -256,12 +256,12 @@ def _places(text: str, known: Sequence[_Called[T]]) -> set[str]:
     """What a text leads to if it is a path; as named from a home, also if links lead to that one."""
     try:
         places = {os.path.abspath(config.expanded(text))}
-        real = os.path.realpath(*places)
+        real = config.real_path(*places)
     except (OSError, ValueError, NoHome):  # the current directory is gone, or no path is like that
         return set()
     places.add(real)
     for home in {each.home.path for each in known}:
-        beginning = os.path.join(os.path.realpath(home), "")
+        beginning = os.path.join(config.real_path(home), "")
         if real.startswith(beginning):
             places.add(os.path.join(home, real[len(beginning) :]))
     return places

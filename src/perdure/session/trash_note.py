@@ -12,6 +12,7 @@ import stat
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeGuard
 
+from perdure import config
 from perdure.errors import Conflict, Unreadable
 from perdure.session import ids
 from perdure.session.stores import files, folders
@@ -21,6 +22,8 @@ NOTE = "trash.json"
 OURS = (NOTE, f"{NOTE}.tmp")
 """What is in a folder of the trash and is not the session's."""
 _LONGEST_NOTE = 2**20
+_MOST_STEPS = 64
+"""On the way to a session: folders are made for it, one by one, and no layout needs as many."""
 
 
 class Trashed(NamedTuple):
@@ -121,10 +124,10 @@ def places_in(home: str, folder: str, root: str) -> dict[str, str]:
     if not names or not _are_texts(names) or not _are_texts(own) or len(names) != len(own):
         raise Conflict(path, "does not say where it lay", "move its files to where they belong")
     for name in names:
-        if not _is_relative(name) or any(is_inside(name, other) for other in names):
+        if not is_relative(name) or any(is_inside(name, other) for other in names):
             raise Conflict(path, f"names a place outside {root}: {name!r:.80}", "move its files by hand")
     for each in own:
-        if not _is_relative(each) or os.sep in each or each in OURS:
+        if not is_relative(each) or os.sep in each or each in OURS:
             raise Conflict(path, f"names a file outside itself: {each!r:.80}", "move its files by hand")
     places = dict(zip(names, own, strict=True))
     if not len(places) == len(set(places.values())) == len(own):
@@ -140,18 +143,17 @@ def is_inside(name: str, other: str) -> bool:
     return name.startswith(f"{other}{os.sep}")
 
 
-def _is_relative(name: str) -> bool:
-    if {"", os.curdir, os.pardir} & set(name.split(os.sep)):
+def is_relative(name: str) -> bool:
+    """Whether it can be a place below a store's root."""
+    steps = name.split(os.sep)
+    if {"", os.curdir, os.pardir} & set(steps) or len(steps) > _MOST_STEPS:
         return False
-    try:
-        return b"\0" not in os.fsencode(name)
-    except UnicodeEncodeError:
-        return False
+    return bool(config.checked_path(os.path.join(os.sep, name)))
 
 
 def _from(root: str, path: str) -> str:
     """The path as named from `root`; as it is, if it does not lie there."""
-    for above in (os.path.abspath(root), os.path.realpath(root)):
+    for above in (os.path.abspath(root), config.real_path(root)):
         beginning = os.path.join(above, "")
         if path.startswith(beginning):
             return path[len(beginning) :]

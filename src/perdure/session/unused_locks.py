@@ -17,7 +17,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from io import FileIO
 
-from perdure import registry
+from perdure import config, registry
 from perdure.errors import PerdureError, Unreadable
 from perdure.session import ids, listing
 from perdure.session.holder import try_to_lock
@@ -79,7 +79,7 @@ def _unused(home: str, stems: Iterable[str]) -> list[str]:
 def _sessions(home: str) -> Iterator[str]:
     """The ids of all sessions, of any layout, whose locks are in this home. Where a layout has no folder for
     its sessions, they are in the home itself."""
-    home = os.path.realpath(home)
+    home = config.real_path(home)
     for program, layout in LAYOUTS.items():
         id_of = listing.namer(program)
         listed: Callable[[str], Iterator[listing.Place]] = registry.load(layout.listing)

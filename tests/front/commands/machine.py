@@ -6,9 +6,11 @@ import json
 import os
 import pty
 import sys
-from contextlib import suppress
+from contextlib import chdir, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import pytest
 
@@ -20,6 +22,7 @@ from perdure.testing import user_entry
 from tests.front.typed import Typed
 from tests.layouts import ALL, store_of
 from tests.processes import PI, Popen, run
+from tests.programs.started import MAINS
 from tests.session.snapshot import snapshot
 
 STAMP = "2026-01-31T09:05:00.123Z"
@@ -89,6 +92,21 @@ class Machine:
         self._captured.readouterr()
         code = main(["sessions", *words])
         return Done(code, *self._captured.readouterr())
+
+    def call(self, program: str, *words: str, stdin: str = "") -> Done:
+        """Any program's command line in this process; cortext's in its workspace."""
+        where = self.homes["cortext"].path if program == "cortext" else self.user / "elsewhere"
+        self._captured.readouterr()
+        with chdir(where), TemporaryFile("w+", encoding="utf-8") as given, patch("sys.stdin", given):
+            given.write(stdin)
+            given.seek(0)
+            code = (main if program == "pi" else MAINS[program])(words)
+        return Done(code, *self._captured.readouterr())
+
+    def outside(self) -> dict[str, tuple[object, ...]]:
+        """All that is not the programs' own."""
+        own = {".cache", ".cortext", *(each.split("/")[0] for each in HOMES.values())}
+        return {name: facts for name, facts in snapshot(self.user).items() if name.split("/")[0] not in own}
 
     def files(self) -> dict[str, tuple[object, ...]]:
         """All there is, but locks, trash and what is a cache."""

@@ -80,12 +80,14 @@ def _local(server: McpServer, environment: Mapping[str, str], cwd: str) -> Local
     # A function of bash's, in a variable of this name, would be run.
     needed = {name: value for name, value in needed.items() if not value.startswith("()")}
     own = {name: said(value) for name, value in server.env.items()}
-    if any("\0" in text for text in (command, *arguments, *own, *own.values())):
-        raise Misconfigured("has a NUL character in its command, args or env; remove it")
     try:
         folder, command = config.expanded(said(server.cwd)), config.expanded(command)
     except NoHome as error:
         raise Misconfigured(f"is in your home directory, and there is none: {error.cause}") from None
+    if not all(map(_can_be_given, (folder, command, *arguments, *own, *own.values()))):
+        raise Misconfigured(
+            "has a NUL character or a lone surrogate in its command, args, env or cwd; remove it"
+        )
     values = [value for name, value in own.items() if is_secret(name, value)]
     return Local(
         (command, *arguments),
@@ -93,6 +95,14 @@ def _local(server: McpServer, environment: Mapping[str, str], cwd: str) -> Local
         needed | own,
         _longest_first(*said.secrets, *values, also=secrets_in(arguments)),
     )
+
+
+def _can_be_given(text: str) -> bool:
+    """Whether a process can be started with it."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
 
 
 def _remote(server: McpServer, environment: Mapping[str, str]) -> Remote:

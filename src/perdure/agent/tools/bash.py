@@ -138,7 +138,8 @@ async def run_in_shell(
         watch(output.ran())
         raise
     except (OSError, ValueError) as error:  # a command that is too long, or that no encoding can express
-        raise PerdureError(f"Not run: {getattr(error, 'strerror', None) or error}") from None
+        why = getattr(error, "strerror", None) or "it has a NUL character or a lone surrogate"
+        raise PerdureError(f"Not run: {why}") from None
     finally:
         live.close()
         output.close()

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
+from perdure import config
 from perdure.agent.tools.output import head
 from perdure.agent.tools.workspace import Place, Refused, refusal, special
 from perdure.session.stores.files import sync_data, write_all
@@ -30,11 +31,11 @@ def replace(place: Place, data: bytes, *, unless_changed: os.stat_result | None 
     """`unless_changed`: what the file was when it was read; it is not replaced if it is another one now."""
     shown = place.shown
     try:
-        target = os.path.realpath(place.path)
+        target = config.real_path(place.path)
         before = _existing(target, shown)
         if unless_changed and not (before and _same(before, unless_changed)):
             raise Refused(f"{shown} was changed by something else in the meantime: read it again, then edit.")
-        os.makedirs(os.path.dirname(target), exist_ok=True)
+        _make_folders(os.path.dirname(target))
         _replace(target, data, before)
     except (FileExistsError, NotADirectoryError):
         raise Refused(f"{shown} cannot be written: a part of the path is a file, not a directory.") from None
@@ -42,6 +43,34 @@ def replace(place: Place, data: bytes, *, unless_changed: os.stat_result | None 
         raise Refused(f"No permission to write {shown} or to make files in its directory.") from None
     except OSError as error:
         raise refusal(error, place) from None
+
+
+def _make_folders(path: str) -> None:
+    """Make a folder and all that are missing above it, or none of them. `os.makedirs` calls itself for each,
+    and a path may have more steps than Python allows calls."""
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        above = os.path.dirname(path)
+        if above == path:
+            break
+        path = above
+    made: list[str] = []
+    try:
+        for folder in reversed(missing):
+            try:
+                os.mkdir(folder)
+                made.append(folder)
+            except FileExistsError:
+                if not os.path.isdir(folder):  # which another process may just have made
+                    raise
+    except OSError:
+        for folder in reversed(made):
+            try:
+                os.rmdir(folder)
+            except OSError:
+                break  # somebody uses it already
+        raise
 
 
 def _existing(target: str, shown: str) -> os.stat_result | None:

@@ -220,8 +220,8 @@ async def _own_paths(directory: str, ctx: ToolContext) -> list[str]:
     """Those of the conversation's own that are below a directory, named from there."""
 
     def found() -> list[str]:
-        above = os.path.join(os.path.realpath(directory), "")
-        own = (os.path.realpath(path) for path in ctx.own_paths)
+        above = os.path.join(config.real_path(directory), "")
+        own = (config.real_path(path) for path in ctx.own_paths)
         return [path.removeprefix(above) for path in own if path.startswith(above)]
 
     return await asyncio.to_thread(found) if ctx.own_paths else []
@@ -251,7 +251,7 @@ async def _command(
         python = [sys.executable, "-I", "-S", "-X", "utf8", "-W", "ignore"]
         return [*python, walk.__file__, json.dumps(sought)]
     # Outside a repository rg would obey every .gitignore from the root of the file system on.
-    inside = await asyncio.to_thread(lambda: walk.repository(os.path.realpath(directory)))
+    inside = await asyncio.to_thread(lambda: walk.repository(config.real_path(directory)))
     where = [] if inside else ["--no-require-git", "--no-ignore-parent"]
     return [rg, *_FLAGS, *where, *flags, "--", f"./{only}"]
 

@@ -21,11 +21,13 @@ from itertools import islice
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
+from perdure import config
 from perdure.agent.tools import AgentToolResult, ToolContext
 
 SNIFFED = 8192
 """Bytes from which the kind of a file is told."""
 _NAMES_COMPARED = 10_000
+_LONGEST_NAME = 255
 
 Run = Callable[[Any, ToolContext], Awaitable[AgentToolResult]]
 P = ParamSpec("P")
@@ -71,7 +73,7 @@ _turns: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary
 @contextlib.asynccontextmanager
 async def turn(place: Place) -> AsyncIterator[None]:
     """One call at a time on what lies there."""
-    file = os.path.realpath(place.path)
+    file = config.real_path(place.path)
     lock = _turns.setdefault((id(asyncio.get_running_loop()), file), asyncio.Lock())
     async with lock:
         yield
@@ -94,7 +96,10 @@ def place(ctx: ToolContext, text: str) -> Place:
         raise Refused("The path has characters that no file name can have.") from None
     if "\0" in text:
         raise Refused("The path has a NUL character, which no file name can have.")
-    return Place(ctx.path(text), printable(ctx.without_at(text)) or ".")
+    found = Place(ctx.path(text), printable(ctx.without_at(text)) or ".")
+    if len(os.fsencode(found.path)) > config.LONGEST_PATH:
+        raise refusal(OSError(errno.ENAMETOOLONG, ""), found)
+    return found
 
 
 def readable(path: str, ctx: ToolContext) -> str:
@@ -185,8 +190,15 @@ def refusal(error: OSError, place: Place) -> Refused:
         case errno.ELOOP:
             return Refused(f"{shown} is a symbolic link that leads back to itself.")
         case errno.ENAMETOOLONG:
-            return Refused("The path is too long for the file system.")
+            return Refused(f"The path is too long: {_length(place.path)}.")
     return Refused(f"{shown}: {error.strerror or error}.")
+
+
+def _length(path: str) -> str:
+    longest = max(len(os.fsencode(name)) for name in path.split(os.sep))
+    if longest > _LONGEST_NAME:
+        return f"a name in it has {longest:,} bytes, and the file system allows {_LONGEST_NAME}"
+    return f"it has {len(os.fsencode(path)):,} bytes, and the system allows {config.LONGEST_PATH:,}"
 
 
 def _nearest(place: Place) -> str:

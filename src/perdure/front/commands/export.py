@@ -16,6 +16,7 @@ from io import StringIO
 from types import SimpleNamespace
 from typing import NamedTuple
 
+from perdure import config
 from perdure.errors import InvalidId, NotSaved, UsageError
 from perdure.front import render
 from perdure.front.amounts import size
@@ -176,7 +177,7 @@ def _is_folder(layout: str) -> bool:
 
 def refuse_homes(output: str, store: Store) -> None:
     """Neither a session nor what belongs to one is ever written over."""
-    place = os.path.realpath(output)
+    place = config.real_path(output)
     for home in dict.fromkeys([*layouts.homes(), Home(store.name, getattr(store, "home", ""))]):
         if home.path and any(_is_in(place, folder) for folder in _own_folders(home)):
             raise UsageError(
@@ -186,7 +187,9 @@ def refuse_homes(output: str, store: Store) -> None:
 
 
 def _require_folder(output: str) -> None:
-    folder = os.path.dirname(os.path.realpath(output))
+    if not config.checked_path(os.path.abspath(output)):
+        raise UsageError(f"No file can have the name {output!r:.60}", "give another one")
+    folder = os.path.dirname(config.real_path(output))
     try:
         os.stat(folder)
     except FileNotFoundError:
@@ -207,7 +210,7 @@ def _own_folders(home: Home) -> list[str]:
 
 
 def _is_in(place: str, folder: str) -> bool:
-    return os.path.join(place, "").startswith(os.path.join(os.path.realpath(folder), ""))
+    return os.path.join(place, "").startswith(os.path.join(config.real_path(folder), ""))
 
 
 def _write(data: bytes, output: str, out: Output) -> None:
@@ -215,7 +218,7 @@ def _write(data: bytes, output: str, out: Output) -> None:
         out.raw(data)
         return
     with files.told(NotSaved, output):
-        path = os.path.realpath(output)
+        path = config.real_path(output)
         try:
             found = os.stat(path)
         except FileNotFoundError:

@@ -89,7 +89,7 @@ def _list(decisions: Trust, out: Output) -> int:
 
 def _revoke(decisions: Trust, wanted: str, out: Output) -> int:
     """What is left afterwards is no trust, also not that of a folder above."""
-    path = os.path.realpath(config.expanded(wanted))
+    path = config.real_path(config.expanded(wanted))
     own = decisions.all().get(path)
     if own is None:
         _folder(wanted)  # one that is gone can be revoked, one that never was cannot

@@ -40,9 +40,9 @@ def known(cwd: str) -> dict[str, str]:
     own = _own_folder()
     found = {DEFAULT: "", **{name: path for name, path in _files_in(own) if _is_name(name)}}
     for folder in _project_folders(cwd):
-        inside = os.path.join(os.path.realpath(folder), "")
+        inside = os.path.join(config.real_path(folder), "")
         for name, path in _files_in(_agents_of(folder)):
-            if _is_name(name) and os.path.realpath(path).startswith(inside):
+            if _is_name(name) and config.real_path(path).startswith(inside):
                 found.setdefault(name, path)
     return dict(sorted(found.items()))
 
@@ -96,9 +96,9 @@ def _agents_of(folder: str) -> str:
 
 def _project_folders(cwd: str) -> list[str]:
     """The directory and those above it up to the root of its repository, if they have agents of their own."""
-    own = os.path.realpath(_own_folder())
+    own = config.real_path(_own_folder())
     folders = [cwd, *folders_above(cwd)]
-    return [folder for folder in folders if os.path.realpath(_agents_of(folder)) != own]
+    return [folder for folder in folders if config.real_path(_agents_of(folder)) != own]
 
 
 def _files_in(folder: str) -> Iterator[tuple[str, str]]:

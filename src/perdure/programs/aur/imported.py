@@ -40,6 +40,8 @@ MARK = "imported"
 
 def turns_of(path: str) -> list[Body]:
     shown = config.as_typed(path)
+    if not config.checked_path(os.path.abspath(path)):
+        raise PerdureError(f"Cannot import {path!r:.60}: no file can have that name", _REMEDY)
     try:
         data, is_cut, _ = bytes_of(path, _MOST)
         if is_cut:
@@ -51,7 +53,11 @@ def turns_of(path: str) -> list[Body]:
         raise PerdureError(
             f"Cannot import {shown}: it is not UTF-8, from byte {error.start} on", _REMEDY
         ) from None
-    except (RecursionError, ValueError) as error:
+    except RecursionError:
+        raise PerdureError(
+            f"Cannot import {shown}: it is not JSON: it is nested too deeply", _REMEDY
+        ) from None
+    except ValueError as error:
         raise PerdureError(f"Cannot import {shown}: it is not JSON: {error}", _REMEDY) from None
     match exported:
         case {"entries": list(entries)}:

@@ -38,6 +38,8 @@ def init(options: SimpleNamespace, out: Output) -> int:
     if options.folder == "":
         raise UsageError("A folder needs a name", "`cortext init` without one makes this folder a workspace")
     path = os.path.abspath(config.expanded(options.folder)) if options.folder else config.here()
+    if not config.checked_path(path):
+        raise UsageError(f"No folder has such a name: {options.folder!r:.60}", "give another one")
     shown = one_line(config.as_typed(path))
     is_there = os.path.lexists(os.path.join(path, FOLDER, REGISTRY))
     is_changed = False

@@ -156,11 +156,11 @@ def program(name: str, workspace: str, path: str) -> str:
     empty if it is nowhere."""
     import shutil
 
-    own = os.path.join(os.path.realpath(workspace), "")
+    own = os.path.join(config.real_path(workspace), "")
     for folder in path.split(os.pathsep):
         found = os.path.isabs(folder) and shutil.which(name, path=folder)
         if found and not any(
-            os.path.join(os.path.realpath(at), "").startswith(own) for at in (folder, found)
+            os.path.join(config.real_path(at), "").startswith(own) for at in (folder, found)
         ):
             return found
     return ""

@@ -65,5 +65,7 @@ def sexp_to_session(value: Value) -> tuple[list[Entry], str | None]:
 def _understood(convert: Callable[[], T]) -> T:
     try:
         return convert()
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise UsageError("Not what it should be: it is nested too deeply") from None
+    except ValueError as error:
         raise UsageError(f"Not what it should be: {error}") from None

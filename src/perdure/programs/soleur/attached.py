@@ -79,7 +79,8 @@ def changed(parts: Iterable[Part]) -> list[Part]:
 def named(text: str, cwd: str, parts: Sequence[Part]) -> Part:
     """The part of that name, or of that path."""
     typed = _unquoted(text.strip())
-    own = printable(os.path.realpath(os.path.join(cwd, config.expanded_to_read(typed))))
+    place = config.checked_path(os.path.join(cwd, config.expanded_to_read(typed)))
+    own = printable(config.real_path(place)) if place else typed
     for part in parts:
         if typed == part.name or own == part.path:
             return part
@@ -99,7 +100,7 @@ def read(path: str, cwd: str, there: Sequence[Part]) -> Part:
     place = os.path.join(cwd, config.expanded(typed))
     try:
         data, is_cut, _ = bytes_of(place, MOST)
-        real = os.path.realpath(place)
+        real = config.real_path(place)
     except (OSError, ValueError) as error:
         raise _refusal(shown, _reason(place, error), "name a text file: /context README.md") from None
     if is_cut:
@@ -156,7 +157,7 @@ def _name(real: str, cwd: str, typed: str, there: Sequence[Part]) -> str:
     for part in there:
         if part.path == own:
             return part.name
-    inside = os.path.join(os.path.realpath(cwd), "")
+    inside = os.path.join(config.real_path(cwd), "")
     relative = printable(real.removeprefix(inside)) if real.startswith(inside) else typed
     taken = {part.name for part in there}
     names = (printable(os.path.basename(real)), relative, own)

@@ -29,10 +29,10 @@ def known_projects(home: str) -> list[Project]:
     """Those with a session or a ledger."""
     said = {(each.root, each.cwd, each.project) for each in recorded.sessions(home)}
     moved = ledger_files.moved(home)
-    every = {root or (root_of(cwd) if cwd else "") for root, cwd, _ in said}
-    roots = {moved.get(root, root) for root in every}
+    every = {(root or root_of(cwd), name) for root, cwd, name in said}
+    roots = {moved.get(root, root) for root, _ in every}
     found = {Project(os.path.basename(root), root) for root in roots if root}
-    found |= {Project(name, "") for root, cwd, name in said if name and not root and not cwd}
+    found |= {Project(name, "") for root, name in every if name and not root}
     found |= {Project(file.project, file.root) for file in ledger_files.ledger_files(home)}
     return without_twins(found)
 
@@ -46,8 +46,8 @@ def without_twins(projects: Iterable[Project]) -> list[Project]:
 
 def named(text: str, projects: Iterable[Project]) -> Project:
     """The project of that name, or of that root."""
-    path = config.expanded_to_read(text)
-    if os.path.isabs(path) and (found := [each for each in projects if each.root == os.path.realpath(path)]):
+    path = config.checked_path(config.expanded_to_read(text))
+    if path and (found := [each for each in projects if each.root == config.real_path(path)]):
         return found[0]
     ledger_files.check_project(text)
     found = [each for each in projects if each.name == text]

@@ -62,9 +62,9 @@ def project_in(header: Header, moved: Mapping[str, str]) -> Project:
 
 def _project_in(header: Header) -> Project:
     name, root = (each if isinstance(each := header.facts.get(fact), str) else "" for fact in _FACTS)
-    if root or not header.cwd or not name:
+    if root or not name or not (found := root_of(header.cwd)):
         return Project(name, root)
-    root = root_of(header.cwd)
+    root = found
     is_default = name == os.path.basename(header.cwd)  # else somebody gave it that name
     return Project(os.path.basename(root) if is_default else name, root)
 

@@ -23,7 +23,7 @@ from perdure.session.layouts import LAYOUTS
 from perdure.session.stores import START, Cursor, Durability, Found, Header, Page, files
 from perdure.session.stores.lock import Lock, holder
 from perdure.session.trash import Leaving
-from perdure.session.trash_note import Trashed
+from perdure.session.trash_note import Trashed, is_relative
 
 _UNPLAIN = re.compile(r"(^|[\\/])(\.|[\\/]|$)")  # a step that is empty, or begins with a dot
 
@@ -165,6 +165,8 @@ class FileStore(ABC):
     def bring_back(self, gone: Trashed) -> Found:
         """The same for one that was found already."""
         relative = gone.names[-1] if gone.names and gone.root else ""
+        if not is_relative(relative):
+            relative = ""  # and then `trash.restore` says so
         place = self._lock_place(gone.id, relative)
         with Lock(*place, gone.id, 0, private=self.private) as lock:
             lock.note(ids.stamp(ids.now()))

@@ -23,13 +23,16 @@ from perdure.session.stores.jsonl import LineReader
 VERSION = 3
 _WRITER = "perdure"
 _TRAILER = len(b',"crc":"00000000"}')
+_LONGEST_TIME = 40
+"""Characters of a timestamp in a file's name; more of them are no timestamp."""
 
 
 # --- names --------------------------------------------------------------------------------------
 
 
 def file_name(header: Header) -> str:
-    return f"{re.sub('[^0-9TZ]', '-', header.timestamp)}_{header.id}.jsonl"
+    moment = re.sub("[^0-9TZ]", "-", header.timestamp[:_LONGEST_TIME])
+    return f"{moment}_{header.id}.jsonl"
 
 
 def header_from_name(name: str) -> Header:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
+from perdure import config
 from perdure.errors import NotSaved, Unreadable
 from perdure.session import ids
 from perdure.session.entry import Entry
@@ -38,7 +39,7 @@ class PiStore(JsonlStore):
     ) -> None:
         """With a `sessions_dir` of its own, the store has no folders for projects."""
         super().__init__(home, sessions_dir or os.path.join(home, "sessions"), durability, cwd=cwd)
-        self._real_root = os.path.realpath(self.root)
+        self._real_root = config.real_path(self.root)
         self._by_project = sessions_dir is None
 
     def new_id(self, header: Header) -> str:

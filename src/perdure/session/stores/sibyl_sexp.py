@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from perdure import config
 from perdure.errors import InvalidId, PerdureError
 from perdure.session import ids
 from perdure.session.entry import Entry
@@ -41,7 +42,7 @@ class SibylStore(WholeFileStore):
         """Where the locks are follows from where the sessions are and from nothing else: however a store was
         opened, a session has one lock."""
         root = sessions_dir or os.path.join(home, "sessions")
-        real = os.path.realpath(root)
+        real = config.real_path(root)
         above, name = os.path.split(real)
         super().__init__(above if name == "sessions" else real, root, durability)
         self._index = Index(root, self.home)
@@ -87,7 +88,7 @@ class SibylStore(WholeFileStore):
         return text_of(document, saved).encode()
 
     def place(self, id: str) -> str:
-        if id in _BESIDE_SESSIONS and os.path.realpath(self.root) == self.home:
+        if id in _BESIDE_SESSIONS and config.real_path(self.root) == self.home:
             raise InvalidId(id, f"not one of {' and '.join(_BESIDE_SESSIONS)}")
         return os.path.join(id, _FILE)
 
