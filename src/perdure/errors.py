@@ -118,8 +118,9 @@ class NotSaved(PerdureError):
 
     def __init__(self, path: str, cause: OSError | str) -> None:
         is_named = isinstance(cause, FolderNotMade) and cause.folder == path
+        reason = _reason(cause, path)
         super().__init__(
-            f"Not saved: {_reason(cause)}" if is_named else f"Not saved: {path}: {_reason(cause)}",
+            f"Not saved: {reason}" if is_named else f"Not saved: {path}: {reason}",
             _remedy(cause) or ("" if isinstance(cause, str) else "what was saved before is untouched"),
         )
 
@@ -136,7 +137,7 @@ class Conflict(PerdureError):
 
 class Unreadable(PerdureError):
     def __init__(self, path: str, cause: OSError | str) -> None:
-        self.reason = _reason(cause)
+        self.reason = _reason(cause, path)
         super().__init__(f"Cannot read {path}: {self.reason}", _remedy(cause))
 
 
@@ -197,9 +198,25 @@ class FolderNotMade(OSError):
         self.variable = variable
 
 
-def _reason(cause: OSError | str) -> str:
+class NotAFolder(NotADirectoryError):
+    """Something else is where a store needs a folder: a file, or a symbolic link, which is not followed."""
+
+    def __init__(self, path: str, target: str | None = None, *, leads_to_a_folder: bool = False) -> None:
+        """`target` is where it leads, if it is a symbolic link."""
+        super().__init__(errno.ENOTDIR, "Not a directory", path)
+        self.path = path
+        self.target = target
+        self.leads_to_a_folder = leads_to_a_folder
+
+
+def _reason(cause: OSError | str, path: str = "") -> str:
+    """`path` is what was named already."""
     if isinstance(cause, str):
         return cause
+    if isinstance(cause, NotAFolder) and cause.target is not None:
+        return f"{'it' if cause.path == path else cause.path} is a symbolic link to {cause.target}"
+    if isinstance(cause, NotAFolder) and cause.path != path:
+        return f"{cause.path} is not a folder"
     if isinstance(cause, FolderNotMade):
         if cause.errno in (errno.EEXIST, errno.ENOTDIR):
             return f"{cause.folder} is not a folder"
@@ -213,9 +230,23 @@ def _remedy(cause: OSError | str) -> str:
     """What to do about it; empty where only the cause itself can say that."""
     if isinstance(cause, str):
         return ""
+    if isinstance(cause, NotAFolder):
+        return _remedy_for(cause)
     if isinstance(cause, FolderNotMade) and cause.errno in _WRONG_PLACE:
         return f"set {cause.variable} to another folder" if cause.variable else "choose another place"
     return _REMEDY.get(cause.errno or 0, "")
+
+
+def _remedy_for(cause: NotAFolder) -> str:
+    import shlex
+
+    path = shlex.quote(cause.path)
+    if cause.target is None:
+        return f"move it out of the way: `mv {path} {shlex.quote(f'{cause.path}.old')}`"
+    if not cause.leads_to_a_folder:
+        return f"it leads to no folder; remove it: `rm {path}`"
+    back = f"`rm {path} && mv {shlex.quote(cause.target)} {path}`"
+    return f"symbolic links inside a session store are not followed; put the folder itself there: {back}"
 
 
 _WRONG_PLACE = {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EINVAL, errno.ENAMETOOLONG}

@@ -263,6 +263,8 @@ def _items(root: str) -> list[os.DirEntry[str]]:
     try:
         return list(os.scandir(root))
     except FileNotFoundError:
+        if os.path.islink(root):
+            raise Unreadable(root, "it is a symbolic link that leads nowhere") from None
         return []
     except OSError as error:
         raise Unreadable(root, error) from error

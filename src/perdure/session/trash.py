@@ -446,8 +446,11 @@ def _folder_for(
     home: str, id: str, root: str, names: Sequence[str], private: bool
 ) -> tuple[str, dict[str, str]]:
     """A folder for a session, and what of it is there already: a delete that was interrupted goes on."""
-    with files.told(NotSaved, os.path.join(home, TRASH)):
-        files.make_folder(os.path.join(home, TRASH), private=private)
+    place = os.path.join(home, TRASH)
+    with files.told(NotSaved, place):
+        if os.path.lexists(place) and not os.path.isdir(place):
+            raise files.not_a_folder(place)
+        files.make_folder(place, private=private)
     for number in itertools.count(1):
         folder = ids.file_name(id) if number == 1 else f"{ids.file_name(id)}.{number}"
         if files.new_folder(home, in_trash(folder), private=private, sync=False):

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from io import FileIO
 
-from perdure.errors import FolderNotMade, NotSaved, Unreadable
+from perdure.errors import FolderNotMade, NotAFolder, NotSaved, Unreadable
 from perdure.session import layouts
 
 _PIECE = 2**20
@@ -52,21 +52,37 @@ def folder_of(root: str, relative: str) -> Iterator[tuple[int, str]]:
     *steps, name = relative.split(os.sep)
     if {"", os.curdir, os.pardir} & set(steps) or name in (os.curdir, os.pardir):
         raise OSError(errno.EINVAL, "it does not lie in the store", relative)
-    with below(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), steps) as folder:
+    with below(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), steps, root) as folder:
         yield folder, name
 
 
 @contextlib.contextmanager
-def below(folder: int, steps: Sequence[str]) -> Iterator[int]:
-    """The folder so many steps below one that is open, which is closed here."""
+def below(folder: int, steps: Sequence[str], root: str = "") -> Iterator[int]:
+    """The folder so many steps below one that is open, which is closed here. `root` is the path of that one,
+    for errors."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        for step in steps:
-            deeper = os.open(step, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        for number, step in enumerate(steps):
+            try:
+                deeper = os.open(step, flags, dir_fd=folder)
+            except OSError as error:
+                if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                    raise not_a_folder(os.path.join(root, *steps[: number + 1])) from None
+                raise
             above, folder = folder, deeper  # in this order, so that no interrupt can close one twice
             os.close(above)
         yield folder
     finally:
         os.close(folder)
+
+
+def not_a_folder(path: str) -> NotAFolder:
+    """What to say of something else where a folder has to be."""
+    try:
+        target = os.path.join(os.path.dirname(path), os.readlink(path))
+    except OSError:
+        return NotAFolder(path)
+    return NotAFolder(path, target, leads_to_a_folder=os.path.isdir(target))
 
 
 def open_in(folder: int, name: str, flags: int, *, private: bool = True) -> FileIO:
@@ -126,6 +142,8 @@ def make_folder(path: str, *, private: bool = True) -> None:
             os.mkdir(folder, 0o700 if private else 0o777)
         except OSError as error:
             if not os.path.isdir(folder):  # which another process may just have made
+                if os.path.islink(folder):
+                    raise not_a_folder(folder) from None
                 raise FolderNotMade(folder, error, layouts.variable_of(folder)) from None
         sync_folder(os.path.dirname(folder))
 
