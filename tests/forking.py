@@ -37,13 +37,9 @@ from typing import Any, NamedTuple, NoReturn
 ROOT = Path(__file__).parents[1]
 # What our own modules, and those they use, import when they need it.
 IMPORTED_LATE = (
-    *("anyio._backends._asyncio", "difflib", "encodings.utf_8_sig", "httpcore2", "markdown_it"),
-    *(
-        "prompt_toolkit.input.vt100",
-        "prompt_toolkit.key_binding.bindings.search",
-        "prompt_toolkit.patch_stdout",
-    ),
-    *("prompt_toolkit.shortcuts", "rich.markdown", "sqlite3", "truststore"),
+    *("anyio._backends._asyncio", "difflib", "encodings.ascii", "encodings.utf_8_sig"),
+    *("httpcore2", "markdown_it", "prompt_toolkit.input.vt100", "prompt_toolkit.key_binding.bindings.search"),
+    *("prompt_toolkit.patch_stdout", "prompt_toolkit.shortcuts", "rich.markdown", "sqlite3", "truststore"),
 )
 # Its types are as large as all the rest, and what forks copies the table of all its memory each time.
 MCP = "mcp"

@@ -83,7 +83,7 @@ def test_help_says_what_this_is_and_how_to_use_it(arguments):
     assert max(map(len, answer.stdout.splitlines())) < 80
 
 
-@pytest.mark.parametrize("argument", [None, "hello", b"\xff\xfe \x1b[31mred\nlines"])
+@pytest.mark.parametrize("argument", [None, "hello", "\x1b[31mred\nlines \ufffe"])
 def test_without_a_command_it_is_a_conversation(argument, home):
     """With no arguments too: a first-time user is told what can be typed. Any text may be said."""
     command = [BIN / "perdure", *([] if argument is None else [argument])]

@@ -234,7 +234,18 @@ def _value(argument: Argument, text: str) -> Any:
     if argument.choices and text not in argument.choices:
         near = did_you_mean(text, argument.choices)
         raise ValueError(f"{quoted(text)} is none of {', '.join(argument.choices)}{near}")
+    if not text.isascii() and not _may_name_a_file(argument, text):
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # Python's way to keep a byte that it could not decode
+            raise ValueError(f"{quoted(text)} is not UTF-8 text") from None
     return text
+
+
+def _may_name_a_file(argument: Argument, text: str) -> bool:
+    """Names of files may be any bytes. A message is text, but for the files in it."""
+    kind = argument.completes.partition(":")[0]
+    return kind in ("id", "deleted") or (kind == "file" and (not argument.many or text.startswith("@")))
 
 
 def _looks_like_an_option(word: str) -> bool:

@@ -22,6 +22,39 @@ if TYPE_CHECKING:
 READER_LEFT = 141  # what a shell reports for any program whose pipe was closed by the reader
 
 
+_UTF8_MODE = ["-X", "utf8"]
+
+
+def words_of(argv: "Sequence[str] | None") -> "list[str]":
+    """The words of a command line: those given, or those that this process was started with.
+
+    Words, names of files and the environment are UTF-8, whatever the locale is. Python decodes them before
+    any code of ours runs, and cannot do it again: where it took another encoding, it is started again with
+    this one. Nearly everywhere it is UTF-8 already.
+    """
+    if argv is not None:
+        return [*argv]
+    if sys.getfilesystemencoding() != "utf-8":
+        _start_again_in_utf8()
+    return sys.argv[1:]
+
+
+def _start_again_in_utf8() -> None:
+    """Replace this process by the same command in Python's UTF-8 mode. An option asks for that and no
+    variable, which every command that we start would inherit. Returns where it cannot be done."""
+    import os
+
+    is_started_again = sys.orig_argv[1:3] == _UTF8_MODE
+    if is_started_again or not sys.executable or hasattr(sys, "frozen"):
+        return
+    try:
+        # Encoded as they were decoded, the words are the bytes that were given. Of two `utf8`, the first
+        # counts.
+        os.execv(sys.executable, [sys.executable, *_UTF8_MODE, *sys.orig_argv[1:]])
+    except OSError:
+        pass
+
+
 def guarded(name: str, run: "Callable[[], int]") -> int:
     """Run a program and return its exit code; no exception a user can cause leaves here."""
     try:

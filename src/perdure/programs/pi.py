@@ -3,7 +3,7 @@
 import sys
 
 from perdure import __version__
-from perdure.programs import call, guarded, perform, show, show_version, unknown
+from perdure.programs import call, guarded, perform, show, show_version, unknown, words_of
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ COMMANDS = {
 
 def main(argv: "Sequence[str] | None" = None) -> int:
     name = _called_as(sys.argv[0])
-    return guarded(name, lambda: _run(name, sys.argv[1:] if argv is None else argv))
+    return guarded(name, lambda: _run(name, words_of(argv)))
 
 
 def _run(name: str, arguments: "Sequence[str]") -> int:

@@ -86,7 +86,7 @@ def _detach(about: str) -> None:
                 except OSError:
                     pass  # the one by which they were listed
             time.sleep(_LATER)
-            command = [sys.executable, "-P", "-m", __name__, about, *_paths(about)]
+            command = [sys.executable, "-X", "utf8", "-P", "-m", __name__, about, *_paths(about)]
             environment = config.environment(**_homes())
             os.chdir(os.sep)
             os.execve(sys.executable, command, environment)

@@ -1,9 +1,7 @@
 """`sibyl` as it is called from a shell."""
 
-import sys
-
 from perdure import __version__
-from perdure.programs import call, guarded, show, show_version
+from perdure.programs import call, guarded, show, show_version, words_of
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ wants of it: from perdure.programs.sibyl import start_repl, load_session
 
 
 def main(argv: "Sequence[str] | None" = None) -> int:
-    return guarded(NAME, lambda: _run([*(sys.argv[1:] if argv is None else argv)]))
+    return guarded(NAME, lambda: _run(words_of(argv)))
 
 
 def _run(words: "list[str]") -> int:

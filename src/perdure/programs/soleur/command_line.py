@@ -1,9 +1,7 @@
 """`soleur` as it is called from a shell."""
 
-import sys
-
 from perdure import __version__
-from perdure.programs import dispatch, guarded, show, show_version
+from perdure.programs import dispatch, guarded, show, show_version, words_of
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
@@ -35,7 +33,7 @@ PLACES = (
 
 
 def main(argv: "Sequence[str] | None" = None) -> int:
-    return guarded(NAME, lambda: _run([*(sys.argv[1:] if argv is None else argv)]))
+    return guarded(NAME, lambda: _run(words_of(argv)))
 
 
 def _run(words: "list[str]") -> int:
