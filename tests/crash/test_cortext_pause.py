@@ -3,6 +3,7 @@ between any two of them, the list is right, and the next pause completes what wa
 
 import io
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -77,7 +78,7 @@ def begun(home: Path) -> None:
 
 
 class Told(io.StringIO):
-    """What a user sees, who is told as soon as it is saved."""
+    """What a user sees, who is told as soon as it is saved, and as soon as it is committed."""
 
     def __init__(self, report: Report) -> None:
         super().__init__()
@@ -86,6 +87,8 @@ class Told(io.StringIO):
     def write(self, text: str) -> int:
         if "Session saved." in text:
             self.report("saved")
+        elif found := re.search("Committed ([^ ,]+)", text):
+            self.report(found[1])
         return super().write(text)
 
 
@@ -110,10 +113,10 @@ def killed_at_git(number: int) -> Iterator[None]:
     started = count(1)
     original: Callable[..., Any] = Git._started
 
-    def counted(*arguments: Any) -> Any:
+    def counted(*arguments: Any, **options: Any) -> Any:
         if next(started) == number:
             die()
-        return original(*arguments)
+        return original(*arguments, **options)
 
     with patch.object(Git, "_started", counted):
         yield

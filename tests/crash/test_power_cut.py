@@ -1,15 +1,8 @@
-"""Real power cuts: an ext4 file system that is shut down under its writers, and mounted again.
-
-The kernel's shutdown call drops everything that was not on the disk, as a cut does. Only what was heard
-before the call counts as acknowledged: a sync under way may still return afterwards, which after a real
-cut nobody would see.
-"""
+"""Real power cuts: an ext4 file system that is shut down under its writers, and mounted again."""
 
 import os
 import shutil
 import signal
-import struct
-import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -29,32 +22,17 @@ from perdure.session.stores.file_store import FileStore
 from perdure.session.trash_note import Trashed
 from tests.crash.killing import SLOW, Child, Report, alone, batches, check_found, message, share, store_in
 from tests.crash.old_sessions import OldSessions
+from tests.crash.power import LOG_FLUSH, NO_LOG_FLUSH, cut, disk, power_on
 from tests.effort import IS_LONG
+
+__all__ = ["disk"]
 
 pytestmark = pytest.mark.process
 
-SHUTDOWN = 0x8004587D
-LOG_FLUSH, NO_LOG_FLUSH = 1, 2
 OLD_SESSIONS, AT_ONCE = 40, 8
 IN_A_SESSION = 12  # groups of entries, then it is forked and a new one is begun
 HOMES = 4  # used in turn: the disk holds what the lives before left, and has room for one more
 SAID_BEFORE = 4  # reports before every other cut: a session and three groups of entries
-
-
-@pytest.fixture
-def disk(tmp_path):
-    """An ext4 image and the place where it is mounted."""
-    image, place = tmp_path / "disk.img", tmp_path / "disk"
-    place.mkdir()
-    if os.geteuid() != 0 or not shutil.which("mkfs.ext4"):
-        pytest.skip("needs root and mkfs.ext4")
-    with image.open("wb") as file:
-        file.truncate(128 * 2**20)
-    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True, capture_output=True)
-    if subprocess.run(["mount", "-o", "loop", image, place], capture_output=True).returncode:
-        pytest.skip("needs the right to mount an ext4 image on a loop device")
-    yield {"image": str(image), "place": str(place)}
-    subprocess.run(["umount", "--lazy", place], capture_output=True)
 
 
 def test_r2_a_power_cut_loses_nothing_that_was_acknowledged(layout, disk, seed):
@@ -78,30 +56,6 @@ def test_r2_a_power_cut_during_a_clean_up_leaves_each_session_in_its_place_or_in
     assert counted["deleted"] > 0
     if IS_LONG:  # a busy machine may let a few clean-ups end first
         assert counted["in place"] > 0
-
-
-# --- the disk -----------------------------------------------------------------------------------------
-
-
-def cut(place: str, how: int) -> None:
-    import fcntl
-
-    descriptor = os.open(place, os.O_RDONLY)
-    try:
-        fcntl.ioctl(descriptor, SHUTDOWN, struct.pack("I", how))
-    finally:
-        os.close(descriptor)
-
-
-def power_on(image: str, place: str) -> None:
-    for _ in range(100):  # what a killed process had open is let go a moment later
-        done = subprocess.run(["umount", place], capture_output=True, text=True)
-        if done.returncode == 0:
-            break
-        time.sleep(0.01)
-    else:
-        raise AssertionError(done.stderr)
-    subprocess.run(["mount", "-o", "loop", image, place], check=True)
 
 
 # --- the writer -----------------------------------------------------------------------------------------

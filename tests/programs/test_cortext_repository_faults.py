@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from perdure.programs.cortext import git
-from perdure.programs.cortext.repository import NotCommitted, start
+from perdure.programs.cortext.new_repository import start
+from perdure.programs.cortext.repository import NotCommitted
 from perdure.session.stores.lock import Lock
 from tests import processes
 from tests.programs.git_workspace import FOLDER, Workspace, not_committed, stand_in, template, workspace
@@ -122,9 +123,15 @@ commit(sys.argv[1], sys.argv[2], lambda is_session_only: "killed")
 """
 
 
-@pytest.mark.parametrize("step", ["hash-object", "mktree", "commit-tree", "update-index", "update-ref"])
-def test_cor_18_who_is_killed_behind_a_step_leaves_a_repository_to_go_on_with(
-    workspace, tmp_path, monkeypatch, step
+@pytest.mark.parametrize(
+    ("when", "step"),
+    [
+        *(("behind", step) for step in ("hash-object", "commit-tree", "update-index", "update-ref")),
+        ("before", "update-ref"),
+    ],
+)
+def test_cor_18_who_is_killed_at_a_step_leaves_a_repository_to_go_on_with(
+    workspace, tmp_path, monkeypatch, when, step
 ):
     """What was staged is staged, no lock is left, and no later commit, the user's or ours, loses anything."""
     workspace.commit()
@@ -132,12 +139,12 @@ def test_cor_18_who_is_killed_behind_a_step_leaves_a_repository_to_go_on_with(
     workspace.git("add", "staged.txt")
     workspace.say_something("again")
     with monkeypatch.context() as patch:
-        script = f'if [ "$step" = {step} ]; then real "$@"; kill -9 $PPID; exit 0; fi'
-        stand_in(tmp_path / "bin", patch, script)
+        real = 'real "$@"; ' if when == "behind" else ""
+        stand_in(tmp_path / "bin", patch, f'if [ "$step" = {step} ]; then {real}kill -9 $PPID; exit 0; fi')
         killed = processes.run([sys.executable, "-c", ONE, str(workspace.path), FOLDER], timeout=60)
     assert killed.returncode == -9
     assert list((workspace.path / ".git").rglob("*.lock")) == []
-    if step == "update-index":
+    if when == "before":  # it is in the index, and not on the branch
         workspace.git("commit", "-q", "-m", "theirs")
         assert workspace.git("show", f"HEAD:{FOLDER}/plan.md") == "hello\nagain\n"
         assert workspace.commit() is None

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from perdure.programs.cortext.repository import NotCommitted, commit, enclosing, start
+from perdure.programs.cortext.new_repository import start
+from perdure.programs.cortext.repository import NotCommitted, commit, enclosing
 from tests.programs.git_workspace import FOLDER, Workspace, not_committed, stand_in, template, workspace
 from tests.programs.hostile_repository import Hostile
 
@@ -171,7 +172,7 @@ def test_cor_18_a_commit_takes_ten_starts_of_git(workspace, tmp_path, monkeypatc
     assert workspace.commit()
     assert steps.read_text().split() == [
         *("rev-parse", "config", "cat-file", "ls-files", "hash-object"),
-        *("mktree", "commit-tree", "symbolic-ref", "update-index", "update-ref"),
+        *("hash-object", "commit-tree", "symbolic-ref", "update-index", "update-ref"),
     ]
     steps.unlink()
     assert workspace.commit() is None

@@ -11,9 +11,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from perdure import config
 from perdure.errors import PerdureError
@@ -23,7 +24,9 @@ _OFF = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
     "i18n.commitEncoding": "UTF-8",
-    "core.fsync": "committed,loose-object",  # a branch must not outlive what it points to
+    "core.fsync": "all",  # a file gets its name only with its content, also if the power fails
+    "core.fsyncObjectFiles": "true",  # the same, for a git older than 2.36
+    "core.fsyncMethod": "fsync",
 }
 _SILENT = {
     "hook": [("enabled", "false")],
@@ -45,6 +48,7 @@ _NOBODY_IS_THERE = {
     "LC_ALL": "C",
 }
 _LONGEST = 120.0
+_LOOK = 0.01
 _LOCKED = re.compile(r"Unable to create '(.+\.lock)': File exists", re.DOTALL)
 
 
@@ -75,10 +79,11 @@ class Failed(Exception):
 
 
 class Git:
-    """In one workspace."""
+    """In one workspace. What is in `kept` stays open in each process that is started from then on."""
 
     def __init__(self, workspace: str) -> None:
         self.workspace = workspace
+        self.kept: Sequence[int] = ()
         self._environment = {
             name: value for name, value in config.environment().items() if _KEPT.fullmatch(name)
         } | _NOBODY_IS_THERE
@@ -86,10 +91,11 @@ class Git:
         for name, value in _OFF.items():
             self._command += ["-c", f"{name}={value}"]
 
-    def run(
-        self, *words: str, feed: bytes = b"", files: Sequence[int] = (), settings: Sequence[str] = ()
-    ) -> bytes:
-        with self._started(words, files, settings) as process:
+    def run(self, *words: str, feed: bytes = b"", files: Sequence[int] = (), index: str = "") -> bytes:
+        """`index` is used in place of the user's."""
+        with self._started(
+            words, files=files, variables={"GIT_INDEX_FILE": index} if index else {}
+        ) as process:
             try:
                 out, err = process.communicate(feed, _LONGEST)
             except subprocess.TimeoutExpired:
@@ -102,11 +108,48 @@ class Git:
 
     @contextlib.contextmanager
     def objects(self) -> Iterator[Objects]:
-        with self._started(["cat-file", "--batch"], (), ()) as process:
+        with self._limited(["cat-file", "--batch"]) as process:
+            yield Objects(process)
+
+    @contextlib.contextmanager
+    def locked(
+        self, old: str, new: str, message: str, patience: float, is_locked: Callable[[], bool]
+    ) -> Iterator[None]:
+        """Lock what HEAD stands for, if it is at `old`, which may be nothing. It is at `new` when the block
+        has ended, and where it was if the block fails, or this process is killed. A git older than 2.33.1
+        does not say when it is locked: `is_locked` looks."""
+        setting = f"core.filesRefLockTimeout={max(100, int(1000 * patience))}"
+        with self._limited(["update-ref", "-m", message, "--stdin"], setting) as process:
+            assert process.stdin
+            assert process.stdout
+            change = f"start\nupdate HEAD {new} {old or '0' * len(new)}\nprepare\n"
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(change.encode())
+                process.stdin.flush()
+            said = b""
+            while b"prepare: ok\n" not in said:
+                if select.select([process.stdout], [], [], _LOOK)[0]:
+                    piece = os.read(process.stdout.fileno(), 2**10)
+                    if not piece:
+                        raise _ended(process)
+                    said += piece
+                elif is_locked():
+                    break
+            yield
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(b"commit\n")
+                process.stdin.close()
+            if b"commit: ok\n" not in process.stdout.read():
+                raise _ended(process)
+
+    @contextlib.contextmanager
+    def _limited(self, words: Sequence[str], *settings: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A git to talk with, which is ended if that takes too long."""
+        with self._started(words, settings=settings) as process:
             limit = threading.Timer(_LONGEST, process.terminate)
             limit.start()
             try:
-                yield Objects(process)
+                yield process
             finally:
                 limit.cancel()
 
@@ -132,18 +175,23 @@ class Git:
         self._environment["GIT_CONFIG_COUNT"] = str(len(settings))
 
     def _started(
-        self, words: Sequence[str], files: Sequence[int], settings: Sequence[str]
+        self,
+        words: Sequence[str],
+        *,
+        files: Sequence[int] = (),
+        settings: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
         further = [word for setting in settings for word in ("-c", setting)]
         try:
             return subprocess.Popen(
                 [*self._command, *further, *words],
                 cwd=self.workspace,
-                env=self._environment,
+                env={**self._environment, **(variables or {})},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                pass_fds=files,
+                pass_fds=(*files, *self.kept),
                 start_new_session=True,  # no terminal to ask at, and Ctrl+C does not end git in the middle
             )
         except (OSError, ValueError) as error:
@@ -202,6 +250,11 @@ def explained(failed: Failed, workspace: str) -> NotCommitted:
     return NotCommitted(f"git says: {said}", f"`git status` in {place} may say more")
 
 
+def in_the_way(lock: str) -> Failed:
+    """As git says it of a lock that is somebody else's."""
+    return Failed(f"Unable to create '{lock}': File exists")
+
+
 def is_nowhere(failed: Failed) -> bool:
     """Whether there is no repository at all."""
     return "not a git repository" in failed.said
@@ -241,6 +294,11 @@ def _program(workspace: str, path: str) -> str:
             "git is not installed", "install it; what was said is saved, and the next pause commits it"
         )
     return found
+
+
+def _ended(process: subprocess.Popen[bytes]) -> Failed:
+    assert process.stderr
+    return Failed(_text(process.stderr.read()) or "git update-ref ended without an answer")
 
 
 def _kind(name: str) -> str:

@@ -14,7 +14,7 @@ from perdure.agent.places import REGISTERED
 from perdure.errors import NotSaved, PerdureError, UsageError
 from perdure.front.output import Copyable, Output, Styled
 from perdure.front.visible import one_line
-from perdure.programs.cortext import repository
+from perdure.programs.cortext import new_repository, repository
 from perdure.programs.cortext.workspace import COMMIT, FOLDER, REGISTRY, Workspace
 from perdure.session.record import dumps, members
 from perdure.session.stores import files
@@ -75,7 +75,7 @@ def _repository(path: str, is_there: bool) -> tuple[bool, list[str | Styled | Pe
     """Whether one was made for the workspace; and what its user should know of the one that it is in. A new
     one gets the workspace's own files; in one that was there, what is added is its user's to say."""
     try:
-        if repository.start(path):
+        if new_repository.start(path):
             made = "Made a git repository there, for conversations to be committed to."
             return True, [made, _committed(path)]
         enclosing = repository.enclosing(path)

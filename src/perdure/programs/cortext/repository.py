@@ -4,7 +4,8 @@ A commit is put together from its parts, so that no program of the repository's 
 touched: the files as blobs, trees from them and from HEAD's, the commit, and the branch, which moves only if
 it is where it was. The index gets the same entries for these paths alone, and first: whoever is killed in
 between leaves them staged, and the next commit has them. The other way round, the user's own next commit
-would delete the conversation.
+would delete the conversation. Each of these is on the disk before the next, as a power cut would otherwise
+leave a branch that leads nowhere.
 """
 
 from __future__ import annotations
@@ -16,14 +17,24 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from io import FileIO
-from tempfile import TemporaryFile
 from typing import IO, NamedTuple
 
 from perdure import config
 from perdure.errors import Held, PerdureError, Unreadable
-from perdure.programs.cortext.git import Failed, Git, NotCommitted, explained, is_nowhere
+from perdure.programs.cortext import index_file
+from perdure.programs.cortext.git import (
+    Failed,
+    Git,
+    NotCommitted,
+    explained,
+    in_the_way,
+)
+from perdure.programs.cortext.object_store import AT_ONCE, ObjectStore, as_file
+from perdure.programs.cortext.own_locks import OwnLocks
 from perdure.programs.cortext.prompt_file import PROMPTS
+from perdure.programs.cortext.syncing import sync
 from perdure.programs.cortext.trees import (
     FILE,
     LINK,
@@ -31,15 +42,16 @@ from perdure.programs.cortext.trees import (
     SUBMODULE,
     TREE,
     Item,
+    blobs_of,
+    data_of,
     entries_of,
-    for_mktree,
     grown,
 )
 from perdure.session.git_exclude import keep_out
 from perdure.session.stores import files
 from perdure.session.stores.lock import Lock
 
-__all__ = ["Commit", "EnclosingRepository", "NotCommitted", "commit", "enclosing", "start"]
+__all__ = ["Commit", "EnclosingRepository", "NotCommitted", "commit", "enclosing"]
 
 _OWN = ".session"
 _LOCKS = os.path.join(".workspace", "locks")
@@ -48,7 +60,7 @@ _LOCK = os.path.join(_LOCKS, "commit~.lock")
 _WAIT = 10.0
 _PAUSE = 0.05
 _TRIES = 8  # a branch that moves each time is somebody's at work in a loop
-_AT_ONCE = 64  # open files
+_LONGEST_PATH = 2**13
 _REPLAYED = {"rebase-merge": "rebase", "rebase-apply": "rebase", "BISECT_LOG": "bisect"}
 """Git goes back from these to where they began, and takes along what was committed in the meantime: the
 files of a conversation would be gone."""
@@ -88,22 +100,8 @@ class Tip(NamedTuple):
     """The trees on the way to the conversation's folder, by their paths."""
     own: dict[str, Item]
     """What is in that."""
-
-
-def start(workspace: str) -> bool:
-    """A repository, where there is none around the workspace. Whether one was made."""
-    git = Git(workspace)
-    try:
-        git.run("rev-parse", "--git-dir")
-        return False
-    except Failed as failed:
-        if not is_nowhere(failed):
-            return False
-    try:
-        git.run("init", "--quiet", "--template=")
-    except Failed as failed:
-        raise explained(failed, workspace) from failed
-    return True
+    blobs: dict[str, str]
+    """The ids of all that is in it, by their paths."""
 
 
 def enclosing(workspace: str) -> EnclosingRepository | None:
@@ -113,14 +111,19 @@ def enclosing(workspace: str) -> EnclosingRepository | None:
         top = os.fsdecode(git.run("rev-parse", "--show-toplevel")).removesuffix("\n")
     except Failed:
         return None
-    return EnclosingRepository(top, _branch(git))
+    return EnclosingRepository(top, _short(_reference(git)))
 
 
-def _branch(git: Git) -> str:
+def _reference(git: Git) -> str:
+    """The one that HEAD stands for; empty if it stands for itself."""
     try:
-        return os.fsdecode(git.run("symbolic-ref", "-q", "HEAD")).strip().removeprefix("refs/heads/")
+        return os.fsdecode(git.run("symbolic-ref", "-q", "HEAD")).strip()
     except Failed:
         return ""
+
+
+def _short(reference: str) -> str:
+    return reference.removeprefix("refs/heads/")
 
 
 def commit(workspace: str, folder: str, say: Callable[[bool], str], *, wait: float = _WAIT) -> Commit | None:
@@ -129,10 +132,21 @@ def commit(workspace: str, folder: str, say: Callable[[bool], str], *, wait: flo
     `say` gives the message, and is told whether nothing changed but what is in `.session/`.
     """
     deadline = time.monotonic() + wait
-    try:
+    with told(workspace):
         repository = Repository(workspace, os.path.normpath(folder))
-        with _alone(workspace, wait):
-            return repository.commit(say, deadline)
+        with _alone(workspace, wait) as lock:
+            repository.git.kept = [lock.fileno()]  # nobody takes our git's locks for stale before it ended
+            repository.locks.remove_stale()
+            try:
+                return repository.commit(say, deadline)
+            finally:
+                repository.locks.forget()
+
+
+@contextlib.contextmanager
+def told(workspace: str) -> Iterator[None]:
+    try:
+        yield
     except Failed as failed:
         raise explained(failed, workspace) from failed
     except Unreadable as error:
@@ -140,7 +154,7 @@ def commit(workspace: str, folder: str, say: Callable[[bool], str], *, wait: flo
 
 
 @contextlib.contextmanager
-def _alone(workspace: str, wait: float) -> Iterator[None]:
+def _alone(workspace: str, wait: float) -> Iterator[Lock]:
     """One process of ours at a time: they would only wait for each other in git, less politely."""
     keep_out(workspace, _KEPT_OUT)  # the repository may be younger than they are
     try:
@@ -151,7 +165,7 @@ def _alone(workspace: str, wait: float) -> Iterator[None]:
     except PerdureError as error:
         raise NotCommitted(error.message.removeprefix("Not saved: "), error.hint) from error
     with lock:
-        yield
+        yield lock
 
 
 class Repository:
@@ -167,6 +181,9 @@ class Repository:
             raise Failed("this operation must be run in a work tree")
         self.folder = self.prefix + folder
         self.home = home.removesuffix("\n")
+        self.common = _common(self.home)
+        self.locks = OwnLocks(self.home, self.common, self.prefix)
+        self.objects = ObjectStore(self.git, self.common)
         settings = self.git.silence()
         self.has_modes = settings.get("core.filemode", "true").lower() not in ("false", "no", "off", "0")
 
@@ -180,12 +197,14 @@ class Repository:
                 return None
             self._check_that_it_stays()
             message = _encodable(say(_changed(tip.own, trees.get(self.folder, {})) == {_OWN}))
-            id = self._new(trees, tip.id, message)
-            branch = _branch(self.git)
+            blobs = {item.id for item in wanted.values() if item.mode != SUBMODULE}
+            id = self._new(trees, blobs, tip, message)
+            reference = _reference(self.git)
+            self.locks.announce(reference)
             self._set_index(_changes(listed.tracked, wanted), deadline)
             try:
-                self._move(tip.id, id, message, deadline)
-                return Commit(id, branch, message)
+                self._move(tip.id, id, message, reference, deadline)
+                return Commit(id, _short(reference), message)
             except Failed as failed:
                 if not failed.is_overtaken:
                     with contextlib.suppress(Failed):
@@ -236,7 +255,8 @@ class Repository:
                 if item.mode == SUBMODULE:
                     raise _other_repository(self._shown(path))
                 tree = item.id if item.mode == TREE else ""
-            return Tip(id, around, entries_of(objects.get(tree), len(tree)) if tree else {})
+            own = entries_of(objects.get(tree), len(tree)) if tree else {}
+            return Tip(id, around, own, dict(blobs_of(objects.get, self.folder, own)))
 
     def _below(self, path: str) -> str:
         """From the workspace on."""
@@ -251,18 +271,23 @@ class Repository:
         """The paths of the folder that belong in git: what is there already, or not ignored; and in any case
         the session, and the transcript."""
         wanted: dict[str, Item] = {}
-        on_disk = []
+        on_disk = self._on_disk(listed, wanted)
+        for at in range(0, len(on_disk), AT_ONCE):
+            wanted |= self._blobs(on_disk[at : at + AT_ONCE], listed.tracked)
+        return wanted
+
+    def _on_disk(self, listed: Listed, others: dict[str, Item]) -> list[str]:
+        """Those paths that are files here; `others` gets what git knows of those that are not."""
+        found = []
         for path in {*listed.tracked, *listed.others, *self._always()}:
             status = self._status(path)
             known = listed.tracked.get(path)
             if status and (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
                 if not _is_refused(path, stat.S_ISLNK(status.st_mode)):
-                    on_disk.append(path)
+                    found.append(path)
             elif known and (path in listed.absent if status is None else known.mode == SUBMODULE):
-                wanted[path] = known
-        for at in range(0, len(on_disk), _AT_ONCE):
-            wanted |= self._blobs(on_disk[at : at + _AT_ONCE], listed.tracked)
-        return wanted
+                others[path] = known
+        return found
 
     def _always(self) -> Iterator[str]:
         """Also if it is ignored. Another repository in between is not the session's."""
@@ -294,8 +319,7 @@ class Repository:
                 raise
 
     def _blobs(self, paths: Sequence[str], tracked: Mapping[str, Item]) -> dict[str, Item]:
-        """Written as they are. Git is given open files and not names: none of them can become a link to
-        something else in the meantime."""
+        """Written as they are, each opened once, and that one file read."""
         modes: dict[str, str] = {}
         numbers: list[int] = []
         with contextlib.ExitStack() as opened:
@@ -311,9 +335,7 @@ class Repository:
                     mode = known.mode if known and known.mode in (FILE, PROGRAM) else FILE
                 numbers.append(opened.enter_context(file).fileno())
                 modes[path] = mode
-            feed = b"".join(b"/dev/fd/%d\n" % number for number in numbers)
-            words = ("hash-object", "-w", "--no-filters", "--stdin-paths")
-            made = self.git.run(*words, feed=feed, files=numbers).decode().split()
+            made = self.objects.write("blob", numbers)
         return {path: Item(mode, id) for (path, mode), id in zip(modes.items(), made, strict=True)}
 
     def _opened(self, path: str) -> tuple[IO[bytes] | FileIO, str]:
@@ -326,37 +348,53 @@ class Repository:
             if not stat.S_ISLNK(status.st_mode):
                 mode = PROGRAM if status.st_mode & stat.S_IXUSR else FILE
                 return files.open_in(folder, name, os.O_RDONLY | os.O_NONBLOCK), mode
-            said = TemporaryFile(buffering=0)
-            said.write(os.fsencode(os.readlink(name, dir_fd=folder)))
-            return said, LINK
+            return as_file(os.fsencode(os.readlink(name, dir_fd=folder))), LINK
 
     # --- what is written --------------------------------------------------------------------------
 
-    def _new(self, trees: Mapping[str, Mapping[str, Item]], parent: str, message: str) -> str:
-        """A commit, which nothing points to yet."""
-        made = self.git.run("mktree", "-z", "--batch", "--missing", feed=for_mktree(trees.values()))
-        top = made.decode().split()[-1]
-        parents = ["-p", parent] if parent else []
+    def _new(self, made: Mapping[str, Mapping[str, Item]], blobs: set[str], tip: Tip, message: str) -> str:
+        """A commit, which nothing points to yet, on the disk with all that is new in it."""
+        trees = self.objects.write_trees([data_of(entries) for entries in made.values()])
+        new = {*blobs, *trees} - {*tip.blobs.values()}
+        self.objects.check(new)
+        parents = ["-p", tip.id] if tip.id else []
         feed = f"{message}\n".encode()
-        return self.git.run("commit-tree", top, *parents, "-F", "-", feed=feed).decode().strip()
+        id = self.git.run("commit-tree", trees[-1], *parents, "-F", "-", feed=feed).decode().strip()
+        self.objects.sync({*new, id})
+        return id
 
     def _set_index(self, lines: bytes, deadline: float) -> None:
         """Waits for a git of the user's that holds the index, and never breaks its lock."""
-        while lines:
-            try:
-                self.git.run("update-index", "-z", "--index-info", feed=lines)
-                return
-            except Failed as failed:
-                if not failed.lock or time.monotonic() > deadline:
-                    raise
+        while lines and not index_file.change(self.git, self.locks, lines):
+            if time.monotonic() > deadline:
+                raise in_the_way(self.locks.index_lock)
             time.sleep(_PAUSE)
 
-    def _move(self, old: str, new: str, message: str, deadline: float) -> None:
-        """The branch that HEAD is on, or HEAD itself, if it is where it was."""
+    def _move(self, old: str, new: str, message: str, reference: str, deadline: float) -> None:
+        """The branch that HEAD is on, or HEAD itself, if it is where it was. What it moves to, and the index,
+        are on the disk before it moves; and it is there when this returns, with no lock left."""
         subject = message.partition("\n")[0]
-        patience = f"core.filesRefLockTimeout={max(100, int(1000 * (deadline - time.monotonic())))}"
-        words = ("update-ref", "-m", f"cortext: {subject}", "HEAD", new, old or "0" * len(new))
-        self.git.run(*words, settings=[patience])
+        patience = deadline - time.monotonic()
+        is_locked = partial(self.locks.are_taken, reference, new)
+        with self.git.locked(old, new, f"cortext: {subject}", patience, is_locked):
+            self.locks.name(reference)
+        changed = [os.path.join(self.home, name) for name in ("HEAD", "logs/HEAD")]
+        if reference:
+            changed += [os.path.join(self.common, name) for name in (reference, f"logs/{reference}")]
+        for tables in {os.path.join(each, "reftable") for each in (self.home, self.common)}:
+            if os.path.isdir(tables):  # where newer versions of git may keep references instead
+                changed += [os.path.join(tables, name) for name in os.listdir(tables)]
+        sync(changed, self.common)
+
+
+def _common(home: str) -> str:
+    """Where git keeps what all working trees of a repository share."""
+    try:
+        with files.open_to_read(home, "commondir") as file:
+            said = os.fsdecode(files.read_all(file.fileno(), _LONGEST_PATH))
+    except Unreadable:
+        return home
+    return os.path.normpath(os.path.join(home, said.removesuffix("\n")))
 
 
 def _changed(old: Mapping[str, Item], new: Mapping[str, Item]) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 TREE, LINK, SUBMODULE, FILE, PROGRAM = "40000", "120000", "160000", "100644", "100755"
@@ -57,25 +57,29 @@ def grown(
 
 def id_of(entries: Mapping[str, Item]) -> str:
     """Of a tree with something in it."""
-    data = b"".join(
-        b"%b %b\0%b" % (item.mode.encode(), os.fsencode(name), bytes.fromhex(item.id))
-        for name, item in _in_order(entries)
-    )
+    data = data_of(entries)
     length = len(next(iter(entries.values())).id)
     kind = hashlib.sha256 if length == 64 else hashlib.sha1
     return kind(b"tree %d\0%b" % (len(data), data), usedforsecurity=False).hexdigest()
 
 
-def for_mktree(trees: Iterable[Mapping[str, Item]]) -> bytes:
-    """As `git mktree -z --batch` reads them."""
-    kinds = {TREE: "tree", SUBMODULE: "commit"}
+def blobs_of(get: Callable[[str], bytes], path: str, tree: Mapping[str, Item]) -> Iterator[tuple[str, str]]:
+    """The ids of all in a tree that is at that path, each by its own path. `get` gives a tree's bytes."""
+    waiting = [(path, tree)]
+    while waiting:
+        path, tree = waiting.pop()
+        for name, item in tree.items():
+            if item.mode == TREE:
+                waiting.append((f"{path}/{name}", entries_of(get(item.id), len(item.id))))
+            else:
+                yield f"{path}/{name}", item.id
+
+
+def data_of(entries: Mapping[str, Item]) -> bytes:
+    """A tree as it is stored."""
     return b"".join(
-        b"".join(
-            f"{item.mode} {kinds.get(item.mode, 'blob')} {item.id}\t".encode() + os.fsencode(name) + b"\0"
-            for name, item in _in_order(entries)
-        )
-        + b"\0"
-        for entries in trees
+        b"%b %b\0%b" % (item.mode.encode(), os.fsencode(name), bytes.fromhex(item.id))
+        for name, item in _in_order(entries)
     )
 
 

@@ -85,6 +85,10 @@ class Lock:
             pass  # who holds it is a courtesy; that it is held is the kernel's word
         _held.add(self)
 
+    def fileno(self) -> int:
+        """A process that is started with it open holds the lock too, should this one be killed."""
+        return self._file.fileno()
+
     def is_mine(self) -> bool:
         """Whether the lock still guards the path: not after a fork, nor after somebody removed the file."""
         if self._file.closed:
