@@ -114,7 +114,7 @@ def line_from(connection: socket.socket) -> bytes:
 def serve(descriptor: int, has_programs: bool, has_mcp: bool) -> None:
     """Until the caller is gone."""
     if has_programs:
-        _import_programs()
+        import_programs()
     if has_mcp:
         import_module(MCP)
     assert threading.active_count() == 1
@@ -161,7 +161,7 @@ def serve(descriptor: int, has_programs: bool, has_mcp: bool) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _import_programs() -> None:
+def import_programs() -> None:
     """Import what programs import, and work out what a process works out once and then keeps."""
     for name in IMPORTED_LATE:
         with suppress(ImportError):  # an extra that is not installed

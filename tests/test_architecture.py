@@ -24,7 +24,7 @@ TESTING_MAY_IMPORT = {"testing", "agent", "session", "registry", "config", "erro
 # noticing, so no module of the folder imports one of them; what they share is named here.
 FAMILIES = {
     "session.stores": {
-        *("file_store", "files", "folders", "json_text", "jsonl", "lines", "lock", "log", "plain"),
+        *("file_store", "files", "folders", "json_text", "jsonl", "lines", "lock", "log", "owners", "plain"),
         "whole_file",
     },
     "session.importers": set(),
@@ -174,12 +174,14 @@ def data_is_never_run(module: Module) -> Iterator[str]:
 
 
 def no_path_is_followed_by_recursion(module: Module) -> Iterator[str]:
-    """It calls itself for each link of a path, which may be more often than Python allows."""
+    """These call themselves for each folder or link of a path, which may be more often than Python allows."""
     for node in module.nodes:
         match node:
             case ast.Attribute(value=ast.Attribute(value=ast.Name(id="os"), attr="path"), attr="realpath"):
                 if module.name not in FOLLOW_OWN_PATHS:
                     yield f"line {node.lineno}: os.path.realpath may not end; take config.real_path"
+            case ast.Attribute(value=ast.Name(id="os"), attr="makedirs"):
+                yield f"line {node.lineno}: os.makedirs may not end; make one folder after another"
 
 
 def names_say_something(module: Module) -> Iterator[str]:
@@ -265,6 +267,7 @@ BROKEN = [
     (data_is_never_run, "session.entry", "import builtins\nbuiltins.eval('1')"),
     (data_is_never_run, "agent.extensions", "eval('1')"),
     (no_path_is_followed_by_recursion, "session.listing", "import os\nos.path.realpath('a')"),
+    (no_path_is_followed_by_recursion, "session.listing", "import os\nos.makedirs('a')"),
     (names_say_something, "session.utils", ""),
     (names_say_something, "agent.tool_helpers", ""),
     (names_say_something, "common.clock", ""),
@@ -288,6 +291,7 @@ SOUND = [
     (posix_modules_are_imported_where_used, "session.stores.lock", "def hold():\n    import fcntl"),
     (data_is_never_run, "agent.tools.bash", "import asyncio\nasyncio.create_subprocess_exec('ls')"),
     (no_path_is_followed_by_recursion, "config", "import os\nos.path.realpath('a')"),
+    (no_path_is_followed_by_recursion, "session.listing", "import os\nos.mkdir('a')"),
     (names_say_something, "session.stores.pi_jsonl", ""),
     (short_enough, "session.entry", "x = 1\n" * 500),
 ]

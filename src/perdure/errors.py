@@ -198,6 +198,22 @@ class FolderNotMade(OSError):
         self.variable = variable
 
 
+class OwnerNotKept(OSError):
+    """Why something could not be saved: the file is another user's, or another group's, and its replacement
+    would not be."""
+
+    def __init__(self, owner: str, user: str, *, is_group: bool = False) -> None:
+        """`owner` and `user` are the names of whose the file is and of whose it would become."""
+        if is_group:
+            what = f"its group is {owner} and would become {user}"
+            self.remedy = f"join the group {owner}, or give the file to a group of yours with chgrp"
+        else:
+            what = f"it belongs to {owner} and would become {user}'s"
+            instead = "" if owner == "root" else f", or go on as {owner}"
+            self.remedy = f"`sudo chown {user.removeprefix('user ')}` with its name makes it yours{instead}"
+        super().__init__(errno.EPERM, what)
+
+
 class NotAFolder(NotADirectoryError):
     """Something else is where a store needs a folder: a file, or a symbolic link, which is not followed."""
 
@@ -230,6 +246,8 @@ def _remedy(cause: OSError | str) -> str:
     """What to do about it; empty where only the cause itself can say that."""
     if isinstance(cause, str):
         return ""
+    if isinstance(cause, OwnerNotKept):
+        return cause.remedy
     if isinstance(cause, NotAFolder):
         return _remedy_for(cause)
     if isinstance(cause, FolderNotMade) and cause.errno in _WRONG_PLACE:

@@ -14,7 +14,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from perdure import config
@@ -93,8 +93,10 @@ class Trust:
                 entries[path] = is_trusted
             if entries != before:
                 # Where it is a link, what it leads to is replaced.
-                folder, name = os.path.split(config.real_path(self.path))
-                files.replace(folder, name, _text(entries))
+                target = config.real_path(self.path)
+                with suppress(OSError):  # there is none yet, or it is another's, which a save says
+                    os.chmod(target, 0o600)  # a replaced file keeps its mode, and others have no part in this
+                files.replace(*os.path.split(target), _text(entries))
 
     def all(self) -> dict[str, bool]:
         """Every decision, by the folder it was made for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,7 +14,7 @@ from prompt_toolkit.history import FileHistory
 
 from perdure import config
 from perdure.front.visible import one_line
-from perdure.session.stores import files
+from perdure.session.stores import files, owners
 
 _MOST = 200
 _MOST_REMEMBERED = 2**20
@@ -83,8 +84,8 @@ class Remembered(FileHistory):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         try:
-            files.make_folder(os.path.dirname(path))
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+            if not os.path.lexists(path):
+                files.make_empty(path)
             if os.path.getsize(path) > 2 * _MOST_REMEMBERED:
                 self._forget_the_oldest(path)
         except OSError:
@@ -101,6 +102,12 @@ class Remembered(FileHistory):
             file.seek(-_MOST_REMEMBERED, os.SEEK_END)
             kept = file.read()
         unfinished = f"{path}.{os.getpid()}"
-        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(kept[kept.find(b"\n#") + 1 :])
-        os.replace(unfinished, path)
+        try:
+            with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                owners.keep(file.fileno(), os.stat(path))
+                file.write(kept[kept.find(b"\n#") + 1 :])
+            os.replace(unfinished, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(unfinished)
+            raise

@@ -58,7 +58,10 @@ class _NoCatalog(sqlite3.DatabaseError):
 
 def connect(path: str) -> sqlite3.Connection:
     """A catalog of this version in that file. What sessions say is their owner's business, and so is this."""
-    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+    if not os.path.lexists(path):
+        from perdure.session.stores import files  # which a listing of known sessions does without
+
+        files.make_empty(path)
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if os.fstat(file).st_size % _PAGE:  # SQLite would take what is missing of the last page for zeros

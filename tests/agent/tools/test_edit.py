@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 import re
 import time
 
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 from perdure.agent.tools import checked
 from perdure.agent.tools import edit as edit_module
 from perdure.agent.tools.edit import EDIT, replaced
-from perdure.agent.tools.replacing import changes
-from perdure.agent.tools.workspace import Refused
+from perdure.agent.tools.replacing import changes, replace
+from perdure.agent.tools.workspace import Place, Refused
+from tests.other_users import GROUP, OTHER, ROOT, USER, act, home_of_user, needs_root
 
 
 @pytest.mark.parametrize(
@@ -224,3 +226,35 @@ def test_pi_10_a_change_too_big_to_compare_has_no_diff():
     """Comparing is quadratic; where a change begins is known all the same."""
     assert changes("a\n" + "x\n" * 9000, "a\n" + "y\n" * 9000, "f") == {"firstChangedLine": 2}
     assert changes("x" * 2**24, "y", "f") == {}
+
+
+# --- other users' files ---------------------------------------------------------------------------------
+
+
+@pytest.mark.process
+@needs_root
+def test_a_file_of_another_user_keeps_its_owner_or_stays_as_it_is():
+    """Root gives it back. Another user who may write to it cannot, and is told whose it is and what to do."""
+    with home_of_user() as home:
+        os.chown(home, USER, GROUP)
+        os.chmod(home, 0o770)
+        (home / "f").write_text("a\n")
+        os.chmod(home / "f", 0o664)
+        os.chown(home / "f", USER, GROUP)
+
+        def edit(old: str, new: str) -> None:
+            found = Place(str(home / "f"), "f")
+            assert (home / "f").read_text() == old
+            replace(found, new.encode())
+
+        act(ROOT, lambda: edit("a\n", "b\n"))
+        found = (home / "f").stat()
+        assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (USER, GROUP, 0o664)
+
+        def refused() -> None:
+            with pytest.raises(Refused, match=r"f was not replaced: it belongs to .*bash"):
+                edit("b\n", "c\n")
+
+        act(OTHER, refused, GROUP)
+        assert (home / "f").read_text() == "b\n"
+        assert os.listdir(home) == ["f"]

@@ -1,8 +1,8 @@
 """A file of the user's gets new content in one step: the old or the new is there, never a part of either.
 
-The new content is written beside it, synced, and takes its name. What the file was stays: its mode, its
-owner where that can be kept, and a symbolic link goes on pointing to it. A session's files are private and no
-link to them is followed; these belong to the user, who may link as they like.
+The new content is written beside it, synced, and takes its name. What the file was stays: its owner, group
+and mode, and a symbolic link goes on pointing to it. A file whose owner cannot be kept is not replaced. A
+session's files are private and no link to them is followed; these are the user's, who may link as they like.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 from perdure import config
 from perdure.agent.tools.output import head
 from perdure.agent.tools.workspace import Place, Refused, refusal, special
+from perdure.errors import OwnerNotKept
+from perdure.session.stores import owners
 from perdure.session.stores.files import sync_data, write_all
 
 _COMPARED = 5000
@@ -39,6 +41,11 @@ def replace(place: Place, data: bytes, *, unless_changed: os.stat_result | None 
         _replace(target, data, before)
     except (FileExistsError, NotADirectoryError):
         raise Refused(f"{shown} cannot be written: a part of the path is a file, not a directory.") from None
+    except OwnerNotKept as error:
+        raise Refused(
+            f"{shown} was not replaced: {error.strerror}. If it is meant to be changed, write into it with "
+            "bash."
+        ) from None
     except PermissionError:
         raise Refused(f"No permission to write {shown} or to make files in its directory.") from None
     except OSError as error:
@@ -103,9 +110,7 @@ def _replace(target: str, data: bytes, before: os.stat_result | None) -> None:
     try:
         try:
             if before:
-                with contextlib.suppress(OSError):  # only root may give a file away
-                    os.chown(file, before.st_uid, before.st_gid)
-                os.chmod(file, stat.S_IMODE(before.st_mode))
+                owners.keep(file, before, target)
             write_all(file, data)
             sync_data(file)
         finally:

@@ -14,11 +14,13 @@ import re
 import select
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from perdure import config
 from perdure.errors import PerdureError
 from perdure.programs.cortext.workspace import program
+from perdure.session.stores import owners
 
 _OFF = {
     "core.hooksPath": os.devnull,
@@ -33,6 +35,10 @@ _SILENT = {
     "filter": [("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")],
 }
 _PROBE = "perdure.probe"
+_IDENTITY = {
+    "user.name": ("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"),
+    "user.email": ("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"),
+}
 _KEPT = re.compile(
     "PATH|HOME|USER|LOGNAME|EMAIL|TMPDIR|XDG_CONFIG_HOME|SUDO_UID|LD_LIBRARY_PATH|DEVELOPER_DIR|SDKROOT"
     "|GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL|DATE)|GIT_CONFIG_(GLOBAL|SYSTEM|NOSYSTEM)"
@@ -87,6 +93,7 @@ class Git:
         self._environment = {
             name: value for name, value in config.environment().items() if _KEPT.fullmatch(name)
         } | _NOBODY_IS_THERE
+        self._owner = _owner(workspace)
         self._command = [_program(workspace, self._environment.get("PATH", os.defpath)), "--no-pager"]
         for name, value in _OFF.items():
             self._command += ["-c", f"{name}={value}"]
@@ -166,7 +173,28 @@ class Git:
             )
         named = [name.rpartition(".")[0] for name in settings if name.count(".") > 1]
         self._set({f"{each}.{key}": value for each in named for key, value in _SILENT.get(_kind(each), ())})
+        if self._owner and not _IDENTITY.keys() <= settings.keys():
+            self._environment = self._own_identity(settings) | self._environment
         return settings
+
+    def _own_identity(self, known: Collection[str]) -> dict[str, str]:
+        """Who commits, by root's own settings: whom git runs as may not read those, and need not have any."""
+        words = ["config", "--global", "--includes", "-z", "--get-regexp", r"^user\."]
+        said = subprocess.run(
+            [*self._command, *words],
+            cwd=os.sep,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        found = (each.partition("\n") for each in os.fsdecode(said.stdout).split("\0"))
+        return {
+            variable: value
+            for name, _, value in found
+            if name not in known
+            for variable in _IDENTITY.get(name, ())
+        }
 
     def _set(self, settings: Mapping[str, str]) -> None:
         """In a way that takes any name."""
@@ -193,9 +221,21 @@ class Git:
                 stderr=subprocess.PIPE,
                 pass_fds=(*files, *self.kept),
                 start_new_session=True,  # no terminal to ask at, and Ctrl+C does not end git in the middle
+                **self._owner,
             )
         except (OSError, ValueError) as error:
             raise Failed(f"git cannot be started: {error}") from error
+
+
+def _owner(workspace: str) -> dict[str, Any]:
+    """Whom git runs as, if not as this process: where root works in another user's workspace, as that user.
+    What git writes is the user's then, who could not commit any more otherwise."""
+    if owners.is_root():
+        with contextlib.suppress(OSError):  # it is gone, as git will say
+            whose = os.stat(workspace)
+            if whose.st_uid:
+                return {"user": whose.st_uid, "group": whose.st_gid, "extra_groups": ()}
+    return {}
 
 
 class Objects:

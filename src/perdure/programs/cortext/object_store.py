@@ -68,6 +68,8 @@ class ObjectStore:
 def as_file(data: bytes) -> IO[bytes]:
     """One without a name, with that in it, to be read from its beginning."""
     file = TemporaryFile(buffering=0)
+    # Root's git may run as the user; and what has no name nobody else can open.
+    os.fchmod(file.fileno(), 0o444)
     file.write(data)
     file.seek(0)
     return file

@@ -122,8 +122,11 @@ class Workspace:
             return
         try:
             path = config.expanded("~/.cortext/workspaces")
-            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-            file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            if not os.path.lexists(path):
+                from perdure.session.stores import files  # which a listing does without
+
+                files.make_empty(path)
+            file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
             try:
                 there = os.read(file, 1 << 20)
                 if os.fsencode(line) not in there.split(b"\n"):

@@ -139,7 +139,7 @@ class CortextStore(ConversationStore):
     def _make_folder(self, relative: str) -> None:
         """One that need not outlive a power cut under this name."""
         with files.folder_of(self.root, relative) as (folder, name):
-            os.mkdir(name, dir_fd=folder)
+            files.make_folder_in(folder, name, private=False)
 
     def _make_folders(self, *steps: str) -> None:
         files.make_folder(self.root, private=False)

@@ -4,7 +4,7 @@ A name below a store's root may come from anywhere, so no link below the root is
 file, not as a folder, not between a check and an open.
 
 What is made is private, for its owner only whatever the umask, unless the caller says otherwise: then the
-umask rules, as in a folder that people share.
+umask rules, as in a folder that people share. What is replaced stays as it was, and its owner's (owners.py).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from io import FileIO
 
 from perdure.errors import FolderNotMade, NotAFolder, NotSaved, Unreadable
 from perdure.session import layouts
+from perdure.session.stores import owners
 
 _PIECE = 2**20
 
@@ -87,6 +88,27 @@ def not_a_folder(path: str) -> NotAFolder:
 
 def open_in(folder: int, name: str, flags: int, *, private: bool = True) -> FileIO:
     flags |= os.O_NOFOLLOW | os.O_CLOEXEC
+    if flags & os.O_CREAT and owners.is_root():
+        return _open_or_make_as_root(folder, name, flags, private)
+    return _open(folder, name, flags, private)
+
+
+def _open_or_make_as_root(folder: int, name: str, flags: int, private: bool) -> FileIO:
+    while True:
+        if not flags & os.O_EXCL:
+            with contextlib.suppress(FileNotFoundError):
+                return _open(folder, name, flags & ~os.O_CREAT, private)
+        try:
+            file = _open(folder, name, flags | os.O_EXCL, private)
+        except FileExistsError:
+            if flags & os.O_EXCL:
+                raise
+            continue  # another process has just made it
+        owners.give_to_owner_of(folder, file.fileno())
+        return file
+
+
+def _open(folder: int, name: str, flags: int, private: bool) -> FileIO:
     return FileIO(
         name,
         mode="r+" if flags & (os.O_RDWR | os.O_WRONLY) else "r",
@@ -138,21 +160,37 @@ def make_folder(path: str, *, private: bool = True) -> None:
             break
         path = parent
     for folder in reversed(missing):
+        above, name = os.path.split(folder)
         try:
-            os.mkdir(folder, 0o700 if private else 0o777)
+            with below(os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), ()) as opened:
+                make_folder_in(opened, name, private=private)
         except OSError as error:
             if not os.path.isdir(folder):  # which another process may just have made
                 if os.path.islink(folder):
                     raise not_a_folder(folder) from None
                 raise FolderNotMade(folder, error, layouts.variable_of(folder)) from None
-        sync_folder(os.path.dirname(folder))
+        sync_folder(above)
+
+
+def make_folder_in(folder: int, name: str, *, private: bool) -> None:
+    os.mkdir(name, 0o700 if private else 0o777, dir_fd=folder)
+    if owners.is_root():
+        with below(os.dup(folder), [name]) as made:
+            owners.give_to_owner_of(folder, made)
+
+
+def make_empty(path: str) -> None:
+    """A private file, and its folder, if they are not there."""
+    folder, name = os.path.split(path)
+    make_folder(folder)
+    open_beneath(folder, name, os.O_RDWR | os.O_CREAT).close()
 
 
 def new_folder(root: str, relative: str, *, private: bool = True, sync: bool = True) -> bool:
     """A folder that was not there before; False if it was."""
     try:
         with folder_of(root, relative) as (folder, name):
-            os.mkdir(name, 0o700 if private else 0o777, dir_fd=folder)
+            make_folder_in(folder, name, private=private)
             try:
                 if sync:
                     sync_names(folder)
@@ -198,13 +236,15 @@ def replace(root: str, relative: str, data: bytes, *, sync: bool = True, private
     Called under the session's lock, so one name does for what is not whole yet, and what a killed process
     left under it is gone with the next call. Without `sync`, a power cut may leave anything: that is for
     what can be made again.
+
+    It keeps its owner, group and mode, whatever `private` says; NotSaved where that cannot be.
     """
     try:
         with folder_of(root, relative) as (folder, name):
             temporary = f"{name}.tmp"
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=folder)
-            _write(folder, temporary, data, sync=sync, private=private)
+            _write(folder, temporary, data, sync=sync, private=private, instead_of=name)
             try:
                 os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
@@ -275,16 +315,29 @@ def copy_in(
 
 
 def make_like(descriptor: int, found: os.stat_result) -> None:
-    """Give a copy the mode and the times of the original."""
-    os.fchmod(descriptor, found.st_mode & 0o777)  # whose the copy is may differ, so it runs as nobody else
+    """Give a copy the owner, the mode and the times of the original."""
+    owners.keep(descriptor, found)
     os.utime(descriptor, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
-def _write(folder: int, name: str, data: bytes, *, sync: bool, private: bool) -> None:
-    """A new file with `data` in it, or none."""
+def make_same(folder: int, name: str, made: int) -> bool:
+    """Give a new file the owner, group, mode and access list of the file that it is to replace, if that is
+    there. Returns whether anything had to be changed."""
+    before = status_in(folder, name)
+    if before is None or not stat.S_ISREG(before.st_mode):
+        return False
+    # No call that asks for an access list takes a folder and a name.
+    return owners.keep(made, before, f"/proc/self/fd/{folder}/{name}")
+
+
+def _write(folder: int, name: str, data: bytes, *, sync: bool, private: bool, instead_of: str = "") -> None:
+    """A new file with `data` in it, or none; `instead_of` names the one that it is to replace."""
     with make_in(folder, name, private=private) as file:
         try:
+            is_changed = bool(instead_of) and make_same(folder, instead_of, file.fileno())
             write_all(file.fileno(), data)
+            if sync and (is_changed or owners.is_given_away(file.fileno())):
+                os.fsync(file.fileno())  # that of the data alone need not write down whose they are
             if sync:
                 sync_data(file.fileno())
         except BaseException:
