@@ -36,6 +36,7 @@ COMMAND = VERSION | {
     "perdure.registry",
     "perdure.session",
     "perdure.session.layouts",
+    "perdure.session.strangers",
 }
 CATALOG = COMMAND | {
     "perdure.front.ages",

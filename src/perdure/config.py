@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 
-from perdure.errors import NoHome, NotFound, PerdureError, UsageError
+from perdure.errors import NoHome, PerdureError, UsageError
 
 
 def user_home() -> str:
@@ -127,15 +127,6 @@ def as_typed(path: str) -> str:
     return f"~{path[len(own) :]}" if own and f"{path}{os.sep}".startswith(f"{own}{os.sep}") else path
 
 
-def nearest(marker: str) -> str:
-    """The nearest folder, from the current one upwards, that holds a folder of this name."""
-    found = above(marker)
-    if not found:
-        hint = f"no folder above has {marker}/; `cortext init` makes one"
-        raise NotFound("Workspace", here(), hint=hint)
-    return found
-
-
 def directory(path: str | os.PathLike[str]) -> str:
     """The absolute path of a directory to work in, which is there; UsageError if it is not."""
     try:
@@ -155,16 +146,3 @@ def here() -> str:
         return os.getcwd()
     except OSError:
         raise PerdureError("The current directory is gone", "go to another one, and try again") from None
-
-
-def above(marker: str) -> str:
-    """The same; empty if there is none."""
-    try:
-        at = os.getcwd()
-    except OSError:
-        return ""  # the directory this process was started in is gone
-    while not os.path.isdir(os.path.join(at, marker)):
-        at, below = os.path.dirname(at), at
-        if at == below:
-            return ""
-    return at

@@ -9,6 +9,7 @@
     ├── NotSaved            exit 1   the disk refused; nothing of this call counts as saved
     ├── Conflict            exit 1   the file is not as this process left it; nothing was written
     ├── Unreadable          exit 1   a file cannot be opened or is no session
+    │   └── OthersMayWrite  exit 1   somebody else may have written it, and it would be obeyed
     ├── NewerFormat         exit 1   a session is of a later version of its format, and is only read
     ├── NotInstalled        exit 1   it takes a package that an extra of this one brings
     ├── NoHome              exit 1   HOME is empty or no directory, and something under it is needed
@@ -77,19 +78,28 @@ class NotFound(PerdureError):
     exit_code = 3
 
     def __init__(
-        self, what: str, text: str, nearest: Sequence[str] = (), *, hint: str = "", is_deleted: bool = False
+        self,
+        what: str,
+        text: str,
+        nearest: Sequence[str] = (),
+        *,
+        hint: str = "",
+        is_deleted: bool = False,
+        is_unsure: bool = False,
     ) -> None:
-        """`is_deleted` if it is in the trash, which the hint says."""
+        """`is_deleted` if it is in the trash, `is_unsure` if there are places that could not be looked at;
+        the hint says so."""
         shown = text if len(text) <= 60 else text[:57] + "..."
         near = f"nearest: {', '.join(nearest)}" if nearest else "there is none with an id like that"
         super().__init__(f"{what} not found: {shown}", hint or near)
         self.nearest = tuple(nearest)
         self.is_deleted = is_deleted
+        self.is_unsure = is_unsure
 
     @property
     def is_unheard_of(self) -> bool:
         """True if nothing is like it: then only a list of all helps."""
-        return not (self.nearest or self.is_deleted)
+        return not (self.nearest or self.is_deleted or self.is_unsure)
 
 
 class Ambiguous(PerdureError):
@@ -139,6 +149,15 @@ class Unreadable(PerdureError):
     def __init__(self, path: str, cause: OSError | str) -> None:
         self.reason = _reason(cause, path)
         super().__init__(f"Cannot read {path}: {self.reason}", _remedy(cause))
+
+
+class OthersMayWrite(Unreadable):
+    """A file or folder is not relied on, because what is in it may be somebody else's word."""
+
+    def __init__(self, path: str, why: str, remedy: str) -> None:
+        """What to do about it is part of the message: that is all that a listing shows of a home."""
+        PerdureError.__init__(self, f"{path} is not used: {why}; {remedy}")
+        self.reason = why
 
 
 class NewerFormat(PerdureError):

@@ -174,7 +174,7 @@ def test_what_lies_in_a_folder_that_is_deleted_too_goes_with_it(world):
 
 
 def test_g_8_the_trash_is_for_its_owner_only_unless_the_umask_shall_rule(world):
-    for private, folder, file in ((True, 0o700, 0o600), (False, 0o777, 0o666)):
+    for private, folder, file in ((True, 0o700, 0o600), (False, 0o775, 0o664)):
         before = os.umask(0)
         try:
             (world.root / "s2").touch()
@@ -188,7 +188,7 @@ def test_g_8_the_trash_is_for_its_owner_only_unless_the_umask_shall_rule(world):
     assert stat.S_IMODE((Path(world.home) / "locks" / "trash~.lock").stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize(("private", "mode"), [(True, 0o700), (False, 0o777)])
+@pytest.mark.parametrize(("private", "mode"), [(True, 0o700), (False, 0o775)])
 def test_folders_that_are_gone_by_now_are_made_again(world, private, mode):
     world.plant()
     before = snapshot(world.root / "project" / "s1")

@@ -31,6 +31,7 @@ from perdure.agent.hooks import Hook, Hooks, Place, in_words
 from perdure.agent.installed import Installed
 from perdure.agent.reading import text_of
 from perdure.agent.tools import Tool, check_schema
+from perdure.session import strangers
 from perdure.session.record import dumps
 
 if TYPE_CHECKING:
@@ -236,6 +237,9 @@ class Extensions:
     def load(self, installed: Installed) -> None:
         for path in installed.files:
             source = config.as_typed(path)
+            if doubt := strangers.doubt(path):  # also of a folder that is trusted: nobody was shown the code
+                self._notice(f"{source} is left out: {doubt.why}; {doubt.advice}")
+                continue
             try:
                 with redirect_stdout(sys.stderr):
                     register = _in_file(path)

@@ -22,7 +22,8 @@ from msgspec import Meta, Struct
 from perdure import config
 from perdure.agent.models import THINKING_LEVELS, Cost, ThinkingLevel
 from perdure.agent.reading import bytes_of
-from perdure.errors import PerdureError, Unreadable
+from perdure.errors import OthersMayWrite, PerdureError, Unreadable
+from perdure.session import strangers
 from perdure.session.layouts import home_to_read
 
 FILE = "settings.json"
@@ -278,6 +279,9 @@ def _read(path: str, within: str = "") -> _Written:
     root, real = config.real_path(within), config.real_path(path)
     if within and os.path.lexists(path) and os.path.commonpath([root, real]) != root:
         raise Unreadable(source, "it is a link that leads out of the folder")
+    # Whose a project's is, who trusts the folder has seen, with what it says; not what others write later.
+    if (doubt := strangers.doubt(path)) and (doubt.is_open or not within):
+        raise OthersMayWrite(source, doubt.why, doubt.advice)
     try:
         most = MOST if within else _MOST_OF_USERS
         data, is_cut, _ = bytes_of(path, most)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from perdure import config
 from perdure.agent.process_origin import refuse_agent
 from perdure.errors import NotSaved, PerdureError
+from perdure.session import strangers
 from perdure.session.holder import try_to_lock
 from perdure.session.layouts import home_of, home_to_read
 from perdure.session.stores import files
@@ -114,6 +115,8 @@ class Trust:
 
     def _read_once(self) -> _Written:
         source = config.as_typed(self.path)
+        if doubt := strangers.doubt(self.path):
+            return _Written({}, f"{source} is not used: {doubt.why}; {doubt.advice}")
         try:
             with open(self.path, "rb") as file:
                 data = file.read()

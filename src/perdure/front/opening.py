@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from perdure import config
 from perdure.agent.aside import PATIENCE
 from perdure.errors import Ambiguous, NotFound, PerdureError, UsageError
-from perdure.front.output import Output
+from perdure.front.output import Output, Styled
 from perdure.session import ids, layouts, reference
 from perdure.session.layouts import Home
 from perdure.session.session import Session
@@ -133,8 +133,11 @@ def _rows(scope: Scope, out: Output, limit: int) -> list[Row]:
 
     with Catalog() as catalog:
         with out.progress("Reading sessions") as progress:
-            catalog.catch_up(scope, progress.update)
-        return catalog.rows(scope, limit=limit)
+            problems = catalog.catch_up(scope, progress.update)
+        rows = catalog.rows(scope, limit=limit)
+    for problem in () if rows else problems:
+        out.note(Styled(problem, "yellow"))
+    return rows
 
 
 def resumed(text: str, out: Output) -> Meant:
@@ -154,6 +157,8 @@ def resumed(text: str, out: Output) -> Meant:
             catalog.catch_up(scope, progress.update, text=True)
         rows = [row for row in catalog.rows(scope) if row.title == text]
         rows = rows or [hit.row for hit in catalog.search(scope, text, limit=20).hits]
+    if not rows and missing.is_unsure:
+        raise missing
     if not rows:
         near = f"nearest: {', '.join(missing.nearest)}" if missing.nearest else "nothing was said like that"
         raise NotFound("Session", text, hint=f"no id begins like that, no session is called so, and {near}")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from perdure.errors import Held, NotSaved, PerdureError, UsageError
 from perdure.session import ids, trash
 from perdure.session.catalog import Catalog, Scope
-from perdure.session.layouts import Home
+from perdure.session.layouts import Home, refuse_strangers
 from perdure.session.stores import Found, Page, open_store
 from perdure.session.stores.file_store import FileStore, found
 from perdure.session.stores.lock import Lock
@@ -211,6 +211,7 @@ class _Sweep:
 
 
 def _store(home: Home) -> FileStore:
+    refuse_strangers(home)
     store = open_store(*home)
     assert isinstance(store, FileStore)
     return store

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from perdure import config
 from perdure.errors import PerdureError
+from perdure.session import strangers
 from perdure.session.stores import files
 
 _EXCLUDE = os.path.join("info", "exclude")
@@ -42,6 +43,8 @@ def _repository(folder: str) -> tuple[str, str] | None:
             return None
         folder = above
     home = os.path.join(folder, ".git")
+    if strangers.is_planted(home, status):
+        return None
     if stat.S_ISREG(status.st_mode):  # of a further working tree, or a submodule
         said = _text(folder, ".git")
         if not said.startswith("gitdir: "):

@@ -9,7 +9,8 @@ import os
 from collections import namedtuple
 
 from perdure import config
-from perdure.errors import NoHome, UsageError
+from perdure.errors import NoHome, NotFound, OthersMayWrite, UsageError
+from perdure.session import strangers
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def layout_of(name: str) -> Layout:
 def home_of(name: str) -> str:
     layout = layout_of(name)
     if layout.marker:
-        return config.nearest(layout.marker)
+        return workspace_around(layout.marker).path
     return config.home(layout.home_variable, layout.default_home)
 
 
@@ -172,6 +173,71 @@ def shown_status(when_dead: str, recorded: str, *, waits: bool, is_held: bool) -
     return when_dead if recorded == "active" and not is_held else recorded
 
 
+def refuse_strangers(home: Home) -> None:
+    """OthersMayWrite, if sessions of this home may be somebody else's."""
+    if (marker := LAYOUTS[home.program].marker) and (doubt := _doubt_of_workspace(home.path, marker)):
+        raise doubt
+    strangers.refuse_open(home.path)
+    if LAYOUTS[home.program].sessions:
+        strangers.refuse_open(home.sessions)
+
+
+class Around(namedtuple("Around", "path passed_over")):
+    """The workspace that a directory is in."""
+
+    __slots__ = ()
+
+    path: str
+    passed_over: list[OthersMayWrite]
+    """Why nearer ones do not count."""
+
+
+def workspace_around(marker: str) -> Around:
+    """The nearest one, from the current folder upwards, that counts; NotFound says how to make one."""
+    passed_over = []
+    for path in _folders_with(marker):
+        if doubt := _doubt_of_workspace(path, marker):
+            passed_over.append(doubt)
+        else:
+            return Around(path, passed_over)
+    hint = f"no folder above has {marker}/; `cortext init` makes one"
+    if passed_over:
+        is_free = not os.path.isdir(os.path.join(config.here(), marker))
+        makes = ["`cortext init` makes one here"] if is_free else []
+        hint = "; ".join([*(each.message for each in passed_over), *makes])
+    raise NotFound("Workspace", config.here(), hint=hint)
+
+
+def _doubt_of_workspace(path: str, marker: str) -> OthersMayWrite | None:
+    """Somebody else's counts only if its user has said so, by having it in the list."""
+    place = os.path.join(path, marker)
+    found = strangers.doubt(place)
+    if not found:
+        return None
+    may_count = not (found.is_open or strangers.is_everybodys(path))
+    if may_count and path in _listed_workspaces():
+        return None
+    advice = found.advice
+    if may_count:
+        from shlex import quote
+
+        advice += f", or `cortext init {quote(path)}`"
+    return OthersMayWrite(config.as_typed(place), found.why, advice)
+
+
+def _folders_with(marker: str) -> Iterator[str]:
+    """From the current folder upwards."""
+    try:
+        at = os.getcwd()
+    except OSError:
+        return  # the directory this process was started in is gone
+    below = ""
+    while at != below:
+        if os.path.isdir(os.path.join(at, marker)):
+            yield at
+        at, below = os.path.dirname(at), at
+
+
 def homes() -> list[Home]:
     """Every home on this machine in which there may be sessions. A workspace is known by the list that
     cortext keeps, one path a line, or by being around us. Where the user has no home, only those that are
@@ -193,19 +259,31 @@ def homes() -> list[Home]:
 
 
 def _workspaces(marker: str) -> Iterator[str]:
-    if around := config.above(marker):
-        yield around
-    try:
-        with open(config.expanded(_WORKSPACES), encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().split("\n")
-    except (OSError, NoHome):
-        return  # none was ever made, or the list cannot be read: the one around us is there without it
-    for line in lines:
-        path = os.path.normpath(config.expanded(line.strip())) if line.strip() else ""
+    """Also one of somebody else's around us that does not count: whoever lists it will say so."""
+    for path in _folders_with(marker):
+        yield path
+        if not _doubt_of_workspace(path, marker):
+            break
+    for path in _listed_workspaces():
         try:
-            if os.path.isabs(path) and os.stat(os.path.join(path, marker)):
+            if os.stat(os.path.join(path, marker)):
                 yield path
-        except (FileNotFoundError, NotADirectoryError, ValueError):
+        except (FileNotFoundError, NotADirectoryError):
             continue  # it was a workspace once
         except OSError:
             yield path  # it is one that cannot be looked at, and whoever lists it will say so
+
+
+def _listed_workspaces() -> list[str]:
+    """Those that the user has made or worked in. Without that list, or with one that somebody else may have
+    written, there is the one around us."""
+    try:
+        list_file = config.expanded(_WORKSPACES)
+        if strangers.doubt(list_file):
+            return []
+        with open(list_file, encoding="utf-8", errors="surrogateescape") as file:
+            lines = [line.strip() for line in file.read().split("\n")]
+    except (OSError, NoHome):
+        return []
+    paths = [config.checked_path(os.path.normpath(config.expanded(line))) for line in lines if line]
+    return [path for path in paths if path]

@@ -19,7 +19,8 @@ from stat import S_ISLNK
 
 from perdure import registry
 from perdure.errors import Unreadable
-from perdure.session.layouts import LAYOUTS, Home
+from perdure.session import strangers
+from perdure.session.layouts import LAYOUTS, Home, refuse_strangers
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ _NAME = re.compile(r"(\d{4}-\d\d-\d\dT)(\d\d)-(\d\d)-(\d\d)-(\d{3}Z)_(.+)")
 
 
 def places(home: Home, folder: str = "") -> Iterator[Place]:
-    """Those of a home; with `folder`, where each project has one, only those in that."""
+    """Those of a home; with `folder`, where each project has one, only those in that. OthersMayWrite, if what
+    is in that home may be somebody else's."""
+    refuse_strangers(home)
     if folder:
         if os.path.islink(folder):
             raise Unreadable(folder, OSError(errno.ELOOP, ""))
@@ -147,6 +150,7 @@ def cortext(root: str) -> Iterator[Place]:
     """In `conversations/`, and in the folders that types of conversations have for themselves."""
     seen = set()
     for folder in conversation_folders(root):
+        strangers.refuse_open(os.path.join(root, folder))
         for place in _conversations(os.path.join(root, folder), ""):
             if place[1] not in seen:
                 seen.add(place[1])

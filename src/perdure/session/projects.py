@@ -12,6 +12,11 @@ import stat
 from collections import namedtuple
 
 from perdure import config
+from perdure.session import strangers
+
+TYPE_CHECKING = False  # typing's own constant would cost its import
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _LONGEST = 2**12  # bytes of a file that holds one path
 
@@ -43,22 +48,42 @@ def root_of(directory: str) -> str:
     is no project, nor are its working trees: what its user keeps in git there are settings."""
     if not config.checked_path(directory):
         return ""
-    own = at = config.real_path(directory)
+    return next((root for _, root in _repositories_around(directory)), config.real_path(directory))
+
+
+def tree_of(directory: str) -> str:
+    """How far a link of a directory may lead: the working tree of the repository that it is in, else the
+    directory itself. One that somebody else may have put above it is none, nor is one around the home."""
+    home = os.path.join(config.real_path(config.expanded_to_read("~")), "")
+    trees = (
+        tree for tree, _ in _repositories_around(directory) if not home.startswith(os.path.join(tree, ""))
+    )
+    return next(
+        (tree for tree in trees if not strangers.doubt(os.path.join(tree, ".git"))),
+        config.real_path(directory),
+    )
+
+
+def _repositories_around(directory: str) -> Iterator[tuple[str, str]]:
+    """The working trees that a directory is in, each with the root of its project, the nearest first."""
+    at = config.real_path(directory)
     home = config.real_path(config.expanded_to_read("~"))
     while at != home:
         if (found := _repository_at(at)) and found != home:
-            return found
+            yield at, found
         at, below = os.path.dirname(at), at
         if at == below:
             break
-    return own
 
 
 def _repository_at(folder: str) -> str:
     """The root of the repository whose working tree is here; empty if there is none."""
     git = os.path.join(folder, ".git")
     try:
-        mode = os.lstat(git).st_mode
+        status = os.lstat(git)
+        if strangers.is_planted(git, status):
+            return ""
+        mode = status.st_mode
         if stat.S_ISDIR(mode):
             return folder if _is_repository(git) else ""
         said = _path_in(git, "gitdir: ") if stat.S_ISREG(mode) else ""

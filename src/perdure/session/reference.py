@@ -142,9 +142,10 @@ def _in_trash(homes: Iterable[Home], problems: list[str] | None) -> Iterator[Del
     from perdure.session.stores.file_store import FileStore
 
     for home in homes:
-        store = open_store(*home)
-        assert isinstance(store, FileStore)
         try:
+            layouts.refuse_strangers(home)
+            store = open_store(*home)
+            assert isinstance(store, FileStore)
             last_first = store.trashed()
         except PerdureError as error:
             if problems is not None:
@@ -220,7 +221,7 @@ def _chosen(text: str, known: Sequence[_Called[T]], what: str, problems: Sequenc
         raise Ambiguous(text, _told_apart(matches))
     nearest = _nearest(text, known)
     near = f"nearest: {', '.join(nearest)}" if nearest else "there is none with an id like that"
-    raise NotFound(what, text, nearest, hint="; ".join([near, *problems]))
+    raise NotFound(what, text, nearest, hint="; ".join([near, *problems]), is_unsure=bool(problems))
 
 
 def _chosen_or_deleted(text: str, known: Sequence[_Called[Found]], problems: Sequence[str]) -> _Called[Found]:

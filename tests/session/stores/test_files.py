@@ -41,7 +41,7 @@ def make_everything(root: Path, *, private: bool) -> None:
     [
         (True, 0o000, 0o700, 0o600),
         (True, 0o022, 0o700, 0o600),
-        (False, 0o000, 0o777, 0o666),
+        (False, 0o000, 0o775, 0o664),
         (False, 0o022, 0o755, 0o644),
         (False, 0o077, 0o700, 0o600),
     ],

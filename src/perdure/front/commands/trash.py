@@ -92,6 +92,7 @@ def _remove_unused_locks() -> None:
     """In every home, also where the trash is empty. What cannot be removed is left for the next time."""
     for home in layouts.homes():
         with suppress(PerdureError, OSError):
+            layouts.refuse_strangers(home)
             store = open_store(*home)
             assert isinstance(store, FileStore)
             store.remove_unused_locks()

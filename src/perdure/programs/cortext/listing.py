@@ -52,6 +52,8 @@ def conversations(options: SimpleNamespace, out: Output) -> int:
 def _list(options: SimpleNamespace, text: str, out: Output) -> int:
     """Those of a type, with a status, and that are called or say `text`; each where it is given."""
     workspace = Workspace.around()
+    for error in workspace.passed_over:
+        out.note(Styled(one_line(error.message), "yellow"))
     found: Sequence[Listed | Row]
     if out.json or text:
         every = rows(workspace, out, kind=options.type, status=options.status)

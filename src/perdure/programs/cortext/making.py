@@ -16,6 +16,7 @@ from perdure.front.output import Copyable, Output, Styled
 from perdure.front.visible import one_line
 from perdure.programs.cortext import new_repository, repository
 from perdure.programs.cortext.workspace import COMMIT, FOLDER, REGISTRY, Workspace
+from perdure.session import strangers
 from perdure.session.record import dumps, members
 from perdure.session.stores import files
 from perdure.session.stores.cortext_folder import CONVERSATIONS
@@ -40,6 +41,7 @@ def init(options: SimpleNamespace, out: Output) -> int:
     path = os.path.abspath(config.expanded(options.folder)) if options.folder else config.here()
     if not config.checked_path(path):
         raise UsageError(f"No folder has such a name: {options.folder!r:.60}", "give another one")
+    strangers.refuse_open(path)
     shown = one_line(config.as_typed(path))
     is_there = os.path.lexists(os.path.join(path, FOLDER, REGISTRY))
     is_changed = False

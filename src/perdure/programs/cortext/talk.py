@@ -52,6 +52,8 @@ def resume(options: SimpleNamespace, out: Output) -> int:
 def _profile(options: SimpleNamespace, workspace: Workspace, out: Output) -> Cortext:
     """What the workspace itself sets counts if its user trusts it, which is asked before anything else."""
     prompt_file.remove_left_behind(workspace.path)
+    for error in workspace.passed_over:
+        out.note(Styled(one_line(error.message), "yellow"))
     trusting.ask(workspace.path, out, may_ask=True)
     profile = Cortext(options, workspace)
     profile.asked_about.add(workspace.path)

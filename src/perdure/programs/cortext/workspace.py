@@ -4,7 +4,8 @@
     .workspace/memory/*.md                    what is part of every prompt
     .workspace/registry.json                  settings, and the types that have a folder of their own
 
-No link in it is followed: what is read here is sent to a model, and a workspace may be somebody else's.
+No link to a text is followed: it is sent to a model, and a workspace may be somebody else's. Who works in one
+of another user has said so (`layouts`), and reads what that user has written there, but nobody else's word.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import os
 import re
 
 from perdure import config
-from perdure.errors import NoHome, PerdureError, Unreadable, UsageError
-from perdure.session.layouts import LAYOUTS, Home, home_of
+from perdure.errors import NoHome, OthersMayWrite, PerdureError, Unreadable, UsageError
+from perdure.session import strangers
+from perdure.session.layouts import LAYOUTS, Home, refuse_strangers, workspace_around
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
@@ -50,13 +52,17 @@ class NoType(UsageError):
 
 
 class Workspace:
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, passed_over: Sequence[OthersMayWrite] = ()) -> None:
         self.path = path
+        self.passed_over = passed_over
+        """Nearer ones of other users, which do not count."""
 
     @classmethod
     def around(cls) -> Workspace:
-        """The nearest one; NotFound says how to make one."""
-        return cls(home_of("cortext"))
+        """The nearest one; NotFound says how to make one, OthersMayWrite why it is not used."""
+        found = cls(*workspace_around(FOLDER))
+        refuse_strangers(found.home)
+        return found
 
     @property
     def home(self) -> Home:
@@ -137,15 +143,24 @@ class Workspace:
         except (OSError, NoHome):
             pass
 
+    @property
+    def _owner(self) -> int | None:
+        """Whose workspace it is."""
+        try:
+            return os.stat(os.path.join(self.path, FOLDER)).st_uid
+        except OSError:
+            return None
+
     def _is_there(self, relative: str) -> bool:
         return os.path.lexists(os.path.join(self.path, relative))
 
     def _text(self, relative: str) -> str:
         from perdure.session.stores import files
 
+        path = os.path.join(self.path, relative)
+        strangers.refuse(path, self._owner)
         with files.open_to_read(self.path, relative) as file:
             data = files.read_all(file.fileno(), _MOST + 1)
-        path = os.path.join(self.path, relative)
         if len(data) > _MOST:
             raise Unreadable(path, f"it is larger than {_MOST >> 10} KB")
         try:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from perdure.errors import Conflict, Held, InvalidId, NotSaved, PerdureError, Unreadable
-from perdure.session import ids, listing
+from perdure.session import ids, listing, strangers
 from perdure.session.entry import Entry
 from perdure.session.git_exclude import keep_out
 from perdure.session.stores import Durability, Found, Header, files, folders
@@ -46,6 +46,8 @@ class CortextStore(ConversationStore):
     def __init__(self, home: str, *, cwd: str | None = None, durability: Durability = "power") -> None:
         """`home` is the workspace, and that is also what its conversations are about, whatever `cwd` is."""
         super().__init__(os.path.abspath(home), durability)
+        for folder in listing.conversation_folders(self.root):
+            strangers.refuse_open(os.path.join(self.root, folder))
 
     # --- new ones ---------------------------------------------------------------------------------
 

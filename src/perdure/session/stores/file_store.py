@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from perdure import registry
 from perdure.errors import Held, InvalidId, NotFound, NotSaved, PerdureError, Unreadable, UsageError
-from perdure.session import ids, listing, trash, unused_locks
+from perdure.session import ids, listing, strangers, trash, unused_locks
 from perdure.session.entry import Entry
 from perdure.session.layouts import LAYOUTS
 from perdure.session.stores import START, Cursor, Durability, Found, Header, Page, files
@@ -38,6 +38,8 @@ class FileStore(ABC):
     def __init__(self, home: str, root: str, durability: Durability, *, cwd: str | None = None) -> None:
         if durability not in ("power", "process"):
             raise UsageError(f"Unknown durability {durability!r}", "it is 'power' or 'process'")
+        for folder in dict.fromkeys((home, root)):
+            strangers.refuse_open(folder)
         self.home = home
         self.root = root
         self._prefix = os.path.join(root, "")

@@ -4,7 +4,8 @@ A name below a store's root may come from anywhere, so no link below the root is
 file, not as a folder, not between a check and an open.
 
 What is made is private, for its owner only whatever the umask, unless the caller says otherwise: then the
-umask rules, as in a folder that people share. What is replaced stays as it was, and its owner's (owners.py).
+umask rules, as in a folder that people share, but never lets everybody write: what anybody may have written
+is not used. What is replaced stays as it was, and its owner's (owners.py).
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def _open(folder: int, name: str, flags: int, private: bool) -> FileIO:
     return FileIO(
         name,
         mode="r+" if flags & (os.O_RDWR | os.O_WRONLY) else "r",
-        opener=lambda path, _: os.open(path, flags, 0o600 if private else 0o666, dir_fd=folder),
+        opener=lambda path, _: os.open(path, flags, 0o600 if private else 0o664, dir_fd=folder),
     )
 
 
@@ -173,7 +174,7 @@ def make_folder(path: str, *, private: bool = True) -> None:
 
 
 def make_folder_in(folder: int, name: str, *, private: bool) -> None:
-    os.mkdir(name, 0o700 if private else 0o777, dir_fd=folder)
+    os.mkdir(name, 0o700 if private else 0o775, dir_fd=folder)
     if owners.is_root():
         with below(os.dup(folder), [name]) as made:
             owners.give_to_owner_of(folder, made)

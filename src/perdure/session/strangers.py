@@ -1,0 +1,167 @@
+"""Whether somebody else than the user may have written a file: its owner, and who may write to it, tell.
+
+What counts belongs to the user or to root; to whoever calls sudo, too, where that made us root. A group that
+may write was let in by the owner, and is no stranger: many systems give each user a group of their own and
+make every folder writable for it. What everybody may write to does not count. Of a folder the sticky bit is
+enough: nobody can take away what is another's there, or put their own in its place.
+
+Where a system has no such owners, nothing is a stranger's. Access lists are not looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import namedtuple
+
+from perdure import config
+from perdure.errors import OthersMayWrite
+
+TYPE_CHECKING = False  # typing's own constant would cost its import
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+
+_FOR_EVERYBODY = {"/tmp", "/private/tmp", "/var/tmp", "/private/var/tmp", "/dev/shm"}
+"""Folders that have to be open to everybody: other programs fail without."""
+
+
+class Doubt(namedtuple("Doubt", "why remedy is_open")):
+    """Why a file may be somebody else's word, to be put behind its name."""
+
+    __slots__ = ()
+
+    why: str
+    remedy: str
+    """The command that mends it, for the file, its folder and where it leads."""
+    is_open: bool
+    """Whether everybody may write there; else it has another owner."""
+
+    @property
+    def advice(self) -> str:
+        """Whose file it is may be as it should be: then it is for its reader to say that it counts."""
+        return f"{self.remedy} mends that" if self.is_open else f"if it is to count: {self.remedy}"
+
+
+def doubt(path: str, also: int | None = None) -> Doubt | None:
+    """What there is about the file or folder at this path, the folder it is in, and, if it is a link, about
+    where that leads; None if nothing is, also if nothing is there. `also` is an owner who counts here."""
+    own = own_users()
+    if own is None:
+        return None
+    own |= {also} if also is not None else set()
+    found: dict[str, Doubt] = {}
+    try:
+        here = os.lstat(path)
+        places = [path, config.real_path(path)] if stat.S_ISLNK(here.st_mode) else [path]
+        for each in places:
+            folder = os.path.dirname(os.path.abspath(each))
+            for at, status in ((each, os.lstat(each)), (folder, os.stat(folder))):
+                if is_doubtful(status, own):
+                    found.setdefault(at, _doubt(at, status, own, is_folder_of_it=at is folder))
+    except OSError:
+        pass  # whoever reads it is told why they cannot
+    if not found:
+        return None
+    worst = max(found.values(), key=lambda each: each.is_open)
+    return worst._replace(remedy=f"`{' && '.join(each.remedy for each in found.values())}`")
+
+
+def refuse(path: str, also: int | None = None) -> None:
+    """OthersMayWrite, if there is a doubt about a file that is obeyed."""
+    if found := doubt(path, also):
+        raise OthersMayWrite(config.as_typed(path), found.why, found.advice)
+
+
+def refuse_open(path: str) -> None:
+    """OthersMayWrite, if everybody may write to a folder in which sessions are kept. The sticky bit does not
+    help there: what somebody adds would be taken for the user's."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return  # it is not there yet, or whoever opens it is told why they cannot
+    if status.st_mode & stat.S_IWOTH and own_users() is not None:
+        remedy = f"`{_closing(path, status)}` mends that"
+        if status.st_mode & stat.S_ISVTX:
+            own = "keep sessions in a folder of your own"
+            is_systems = _sudo(status) or config.real_path(path) in _FOR_EVERYBODY
+            remedy = own if is_systems else f"{remedy}, or {own}"
+        raise OthersMayWrite(config.as_typed(path), "everybody may write to it", remedy)
+
+
+def is_everybodys(folder: str) -> bool:
+    """Whether everybody may put something into a folder, with the sticky bit or without."""
+    try:
+        return bool(os.stat(folder).st_mode & stat.S_IWOTH)
+    except OSError:
+        return True
+
+
+def own_users() -> set[int] | None:
+    """Whose files count; None where the system does not tell owners."""
+    try:
+        user = os.geteuid()
+    except AttributeError:
+        return None
+    caller = config.setting("SUDO_UID") if user == 0 else ""
+    return {user, 0, *([int(caller)] if caller.isdecimal() and caller.isascii() else [])}
+
+
+def is_doubtful(status: os.stat_result, own: Container[int]) -> bool:
+    """For a file or folder by itself."""
+    return status.st_uid not in own or _is_open(status)
+
+
+def _doubt(path: str, status: os.stat_result, own: Container[int], *, is_folder_of_it: bool) -> Doubt:
+    what = "its folder" if is_folder_of_it else "it"
+    taking_over = "" if status.st_uid in own else _taking_over(path, status)
+    if _is_open(status):
+        remedy = " && ".join(filter(None, (_closing(path, status), taking_over)))
+        return Doubt(f"everybody may write to {what}", remedy, True)
+    owner = _name(status.st_uid) or f"the user {status.st_uid}"
+    return Doubt(f"{what} belongs to {owner}", taking_over, False)
+
+
+def is_planted(path: str, status: os.stat_result) -> bool:
+    """Whether somebody else has put it into a folder of everybody's, such as the one for temporary files."""
+    own = own_users()
+    is_own = own is None or status.st_uid in own
+    return not is_own and is_everybodys(os.path.dirname(path))
+
+
+def _is_open(status: os.stat_result) -> bool:
+    if stat.S_ISLNK(status.st_mode):
+        return False  # the mode of a link says nothing
+    is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+    return bool(status.st_mode & stat.S_IWOTH) and not is_sticky
+
+
+def _closing(path: str, status: os.stat_result) -> str:
+    return f"{_sudo(status)}chmod o-w {_quoted(path)}"
+
+
+def _taking_over(path: str, status: os.stat_result) -> str:
+    user = os.geteuid()
+    itself = "-h " if stat.S_ISLNK(status.st_mode) else ""  # or it would be what the link leads to
+    return f"{_sudo(status)}chown {itself}{_name(user) or user} {_quoted(path)}"
+
+
+def _sudo(status: os.stat_result) -> str:
+    """What only root may do to another's file is said so."""
+    return "" if os.geteuid() in (0, status.st_uid) else "sudo "
+
+
+def _quoted(path: str) -> str:
+    import shlex
+
+    return shlex.quote(path)
+
+
+def _name(user: int) -> str:
+    """Empty if the system knows none."""
+    try:
+        import pwd
+
+        return pwd.getpwuid(user).pw_name
+    except (ImportError, KeyError):
+        return ""
