@@ -216,6 +216,22 @@ def test_g_10_what_the_user_has_set_up_runs_in_no_folder_that_could_take_its_pla
     assert [*canaries.iterdir()] == []
 
 
+@pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md"])
+def test_g_10_no_secret_is_sent_through_a_link(hostile, wire_server, home, name):
+    """Instructions that lead to a key of the user's: the request has none of it, one line says why."""
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "id_rsa").write_text("PRIVATE KEY")
+    (hostile / name).symlink_to(home / ".ssh" / "id_rsa")
+    pi = Pi(home, hostile)
+    pi.use(wire_server)
+    wire_server.script(events(said("yes")))
+    done = pi("-p", "hello")
+    assert done.stdout == b"yes\n", done.stderr
+    assert b"PRIVATE KEY" not in wire_server.requests[0].raw
+    (notice,) = (line for line in done.stderr.decode().splitlines() if name in line)
+    assert "a link that leads out" in notice
+
+
 def test_g_10_python_itself_finds_nothing_of_ours_in_the_folder(hostile, canaries, home):
     """`python -m perdure` looks for modules there first; `perdure` never does."""
     done = Pi(home, hostile)("-p", "hello")

@@ -377,6 +377,7 @@ def test_aur_15_agents_are_the_users_and_the_projects_and_one_can_be_changed(aur
     assert "  architect\n* default    built in\n  qa-test    finds bugs\n" in done.out
     assert "architect> " in done.out
     assert "architect answers from now on." in done.err
+    assert done.err.count("leak.md is no agent: it is a link that leads out") == 1
     assert "There is no agent 'nope'; there are architect, default, qa-test" in done.err
     assert "There is no agent 'qa-tset': did you mean qa-test?" in done.err
     assert "You design." not in system_of(wire_server, 0)

@@ -361,6 +361,25 @@ def test_sol_11_a_readme_that_is_not_wanted_is_not_read(soleur, wire_server):
     assert README not in soleur.run(stdin="y\n").out
 
 
+def test_sol_11_a_readme_that_is_a_link_to_somewhere_else_is_not_asked_for(soleur, wire_server):
+    """The question would name another file than is attached; who wants that one says so."""
+    (soleur.home / "secret").write_text("a private key")
+    (soleur.project / "README.md").symlink_to(soleur.home / "secret")
+    soleur.answers(wire_server, "Hm?")
+    done = soleur.run(stdin="Hello\n")
+    assert (done.code, README in done.out) == (0, False)
+    (notice,) = done.err.splitlines()
+    assert "README.md" in notice
+    assert "a link that leads out" in notice
+    assert "private" not in system_of(wire_server)
+    assert soleur.run("--fresh", stdin="/context README.md\n").code == 0
+    (soleur.project / "docs").mkdir()
+    (soleur.project / "docs" / "about.md").write_text("# Acme")
+    (soleur.project / "README.md").unlink()
+    (soleur.project / "README.md").symlink_to("docs/about.md")
+    assert README in soleur.run("--fresh", stdin="").out
+
+
 @pytest.mark.parametrize("data", [b"", b"\x89PNG\0", b"a" * 1_100_000])
 def test_sol_11_a_readme_that_cannot_be_attached_is_not_asked_for(soleur, data):
     """Why not is said, once."""

@@ -15,6 +15,7 @@ from perdure.agent import places
 from perdure.agent.extensions import Command, Extensions, Register
 from perdure.agent.hooks import Hooks
 from perdure.agent.installed import Installed
+from perdure.agent.reading import Reader, brought_by, users_text
 from perdure.agent.settings import McpServer, Settings
 from perdure.agent.tools import Tool
 from perdure.errors import UsageError
@@ -111,23 +112,27 @@ class Equipment:
 
     def _found_skills(self, settings: Settings, project: str | None) -> list[Skill]:
         """What reads them is loaded where there may be some."""
-        folders = _there(*places.of_user("skills"), *settings.skills, *places.of_project("skills", project))
+        own, brought = places.of_user("skills"), places.of_project("skills", project)
+        folders = _there(*own, *settings.skills, *brought)
         if not folders:
             return []
         from perdure.agent import skills
 
-        found = skills.find(folders, self._notice)
+        readers = _readers(own, brought)
+        found = skills.find(folders, self._notice, readers)
         for skill in found:
-            self._register(partial(skills.register, skills=[skill]), skill.path)
+            self._register(partial(skills.register, skills=[skill], readers=readers), skill.path)
         return found
 
     def _find_templates(self, settings: Settings, project: str | None) -> None:
-        folders = _there(*places.of_user("prompts"), *places.of_project("prompts", project))
+        own, brought = places.of_user("prompts"), places.of_project("prompts", project)
+        folders = _there(*own, *brought)
         if not (folders or settings.templates):
             return
         from perdure.agent import templates
 
-        for each in templates.find(folders, settings.templates, self._notice):
+        readers = _readers(own, brought)
+        for each in templates.find(folders, settings.templates, self._notice, readers):
             self._register(partial(templates.register, templates=[each]), each.path)
 
     def _register(self, register: Register, path: str) -> None:
@@ -183,6 +188,15 @@ def registered(
 
 def _there(*paths: str) -> list[str]:
     return [path for path in paths if os.path.lexists(path)]
+
+
+def _readers(own: Iterable[str], brought: Iterable[str]) -> dict[str, Reader]:
+    """What reads the texts in folders of the user's and in those of a project, each of which is two steps
+    down in the folder that brings it. What the user names in the settings needs no such reader."""
+    readers: dict[str, Reader] = {os.path.abspath(folder): users_text for folder in own}
+    for folder in map(os.path.abspath, brought):
+        readers[folder] = brought_by(os.path.dirname(os.path.dirname(folder)))
+    return readers
 
 
 def _is_of(tool: str, server: str) -> bool:

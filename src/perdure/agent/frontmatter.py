@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from perdure import config
-from perdure.agent.reading import text_of
+from perdure.agent.reading import Reader, text_of
 
 Head = dict[str, str | bool]
 
@@ -53,10 +53,11 @@ class Markdown(NamedTuple):
     """Whether the file goes on."""
 
 
-def read(path: str, most: int) -> Markdown:
-    """The first `most` bytes of a file. ValueError says why not, in words to put behind its name."""
+def read(path: str, most: int, text: Reader = text_of) -> Markdown:
+    """The first `most` bytes of a file, which `text` reads. ValueError says why not, in words to put behind
+    its name."""
     try:
-        found = text_of(path, most)
+        found = text(path, most)
     except FileNotFoundError as error:
         why = "it links to a file that is not there" if os.path.islink(path) else error.strerror
         raise ValueError(why) from None

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from perdure import config
 from perdure.agent import places, skills
-from perdure.agent.reading import text_of
+from perdure.agent.reading import text_in, text_of
 from perdure.agent.settings import FILE, MOST, PROJECT_FOLDER, names_a_file, pis_spelling
 
 MOST_ITEMS = 10_000
@@ -169,7 +169,7 @@ class Project:
             return []
         path = self._followed(file)
         try:
-            text, is_cut, _ = text_of(file, MOST)
+            text, is_cut, _ = text_in(self.cwd, file, MOST)
             said = _parsed(text) if not is_cut else {}
         except (OSError, ValueError):
             return []  # then nobody uses it

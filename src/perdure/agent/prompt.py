@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import datetime
 import os
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from perdure.agent.models import ToolSpec
-from perdure.agent.reading import text_of
+from perdure.agent.reading import Reader, Strange, brought_by, users_text
+from perdure.session import strangers
+from perdure.session.strangers import Doubt
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
 """Instructions for agents. Of one folder only the first of these is read."""
 MOST = 64 * 1024
 """Bytes of one such file."""
+
+_MOST_NAMED = 3
 
 Notice = Callable[[str], None]
 
@@ -125,22 +130,30 @@ def _instructions(files: Iterable[ProjectFile]) -> str:
 def project_files(
     cwd: str, home: str, agent_dir: str = "", notice: Notice = lambda _: None
 ) -> list[ProjectFile]:
-    """Those for all of a user's work (in pi's own folder, in the home), then from the root down to `cwd`."""
+    """Those for all of a user's work (in pi's own folder, in the home), then from the root down to `cwd`.
+
+    The user's own may be links to anywhere. Each of the others belongs to its own folder: no link leads out
+    of that, and somebody else's does not count unless the user trusts it."""
     above = _with_parents(os.path.abspath(cwd))
     home = os.path.abspath(home)
-    folders = [os.path.abspath(agent_dir or os.path.join(home, ".pi", "agent")), home, *above]
+    users = [os.path.abspath(agent_dir or os.path.join(home, ".pi", "agent")), home]
+    folders = [*users, *above]
     if home in above:
         folders.remove(home)  # it has its place among the parents
     found = []
     seen: set[tuple[int, int]] = set()
+    strange: list[tuple[str, Doubt]] = []
     for folder in folders:
         for name in NAMES:
             path = os.path.join(folder, name)
             try:
-                text = _read(path, seen)
+                text = _read(path, seen, users_text if folder in users else brought_by(folder))
             except (FileNotFoundError, NotADirectoryError):
                 if os.path.islink(path):
                     notice(f"{_shown(path)} is left out: it links to a file that is not there")
+                continue
+            except Strange as error:
+                strange.append((path, error.doubt))
                 continue
             except OSError as error:
                 notice(f"{_shown(path)} is left out: {error.strerror or error}")
@@ -150,7 +163,20 @@ def project_files(
             if text.strip():
                 found.append(ProjectFile(path, text))
             break
+    if strange:
+        notice(_left_to_strangers(strange))
     return found
+
+
+def _left_to_strangers(strange: Sequence[tuple[str, Doubt]]) -> str:
+    """One sentence, however many of them there are."""
+    (path, found), *more = strange
+    others = f" (and {', '.join(_shown(path) for path, _ in more[:_MOST_NAMED])})" if more else ""
+    others = f"{others[:-1]} and {len(more) - _MOST_NAMED} more)" if len(more) > _MOST_NAMED else others
+    folder = os.path.dirname(path)
+    is_everybodys = found.is_open or strangers.is_everybodys(folder)
+    trust = "" if is_everybodys else f", or `pi trust {shlex.quote(folder)}`"
+    return f"{_shown(path)}{others} is left out: {found.why}; {found.advice}{trust}"
 
 
 def _with_parents(path: str) -> list[str]:
@@ -161,11 +187,12 @@ def _with_parents(path: str) -> list[str]:
     return found[::-1]
 
 
-def _read(path: str, seen: set[tuple[int, int]]) -> str | None:
+def _read(path: str, seen: set[tuple[int, int]], read: Reader) -> str | None:
     """Its text, cut where it is too long; None if this very file was read before, by whatever name."""
-    found = text_of(path, MOST)
-    if found.identity in seen:
+    status = os.stat(path)
+    if (status.st_dev, status.st_ino) in seen:
         return None
+    found = read(path, MOST)
     if found.identity:
         seen.add(found.identity)
     if not found.is_cut:

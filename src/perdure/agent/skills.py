@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from perdure import config
 from perdure.agent.frontmatter import can_be_typed, named, one_line, read
+from perdure.agent.reading import Reader, text_of
 from perdure.errors import PerdureError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ DEEPEST = 6
 """Folders below the one that is searched."""
 MOST_FOLDERS = 2000
 """Folders that are searched, of one with all that is below."""
+_NONE: Mapping[str, Reader] = {}
 _BEGINNING = 16 * 1024
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _LONGEST_NAME = 64
@@ -56,9 +58,10 @@ class Skill(NamedTuple):
 # --- the folders --------------------------------------------------------------------------------------
 
 
-def find(folders: Iterable[str], notice: Notice) -> list[Skill]:
+def find(folders: Iterable[str], notice: Notice, readers: Mapping[str, Reader] = _NONE) -> list[Skill]:
     """The skills in `folders`, which need not be there, and any of which may be a SKILL.md instead. Of two
-    skills with one name the first counts, and below one folder the one that is nearer to it."""
+    skills with one name the first counts, and below one folder the one that is nearer to it. `readers` are
+    for those folders that the user did not name."""
     found: dict[str, Skill] = {}
     seen: set[str] = set()
     for path in _files(folders, notice):
@@ -67,7 +70,7 @@ def find(folders: Iterable[str], notice: Notice) -> list[Skill]:
             continue
         seen.add(real)
         try:
-            skill = _skill(path, notice)
+            skill = _skill(path, notice, _reader(path, readers))
         except ValueError as error:
             notice(f"{named(path)} is left out: {error}")
             continue
@@ -75,6 +78,11 @@ def find(folders: Iterable[str], notice: Notice) -> list[Skill]:
         if first is not skill:
             notice(f"{named(path)} is left out: the skill {skill.name} is already {named(first.path)}")
     return list(found.values())
+
+
+def _reader(path: str, readers: Mapping[str, Reader]) -> Reader:
+    inside = (text for folder, text in readers.items() if path.startswith(os.path.join(folder, "")))
+    return next(inside, text_of)
 
 
 def _files(folders: Iterable[str], notice: Notice) -> Iterator[str]:
@@ -125,8 +133,8 @@ def _may_hold_skills(name: str) -> bool:
     return not name.startswith(".") and name != "node_modules"
 
 
-def _skill(path: str, notice: Notice) -> Skill:
-    head, _, _ = read(path, _BEGINNING)
+def _skill(path: str, notice: Notice, text: Reader) -> Skill:
+    head, _, _ = read(path, _BEGINNING, text)
     description = one_line(head.get("description"), _BEGINNING)
     if not description:
         raise ValueError("there is no description between two lines of --- at its beginning")
@@ -156,10 +164,10 @@ def listing(skills: Iterable[Skill]) -> str:
     return "\n".join([_INTRODUCTION, "", *lines]) if lines else ""
 
 
-def prompt_of(skill: Skill, arguments: str) -> str:
+def prompt_of(skill: Skill, arguments: str, text: Reader = text_of) -> str:
     """What is said for `/skill:name arguments`, in a form that the original pi knows for a skill."""
     try:
-        _, body, is_cut = read(skill.path, MOST)
+        _, body, is_cut = read(skill.path, MOST, text)
     except ValueError as error:
         raise PerdureError(
             f"Cannot read the skill {skill.name}: {named(skill.path)}: {error}",
@@ -179,10 +187,11 @@ def prompt_of(skill: Skill, arguments: str) -> str:
     return "\n".join([*lines, *(["", arguments.strip()] if arguments.strip() else [])])
 
 
-def register(api: Api, skills: Iterable[Skill]) -> None:
+def register(api: Api, skills: Iterable[Skill], readers: Mapping[str, Reader] = _NONE) -> None:
     for skill in skills:
-        api.command(f"skill:{skill.name}", _saying(skill), skill.description)
+        text = _reader(skill.path, readers)
+        api.command(f"skill:{skill.name}", _saying(skill, text), skill.description)
 
 
-def _saying(skill: Skill) -> Callable[[str, CommandContext], str]:
-    return lambda arguments, _: prompt_of(skill, arguments)
+def _saying(skill: Skill, text: Reader) -> Callable[[str, CommandContext], str]:
+    return lambda arguments, _: prompt_of(skill, arguments, text)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from perdure import config
 from perdure.agent import places
 from perdure.agent.frontmatter import can_be_typed, named, one_line, read
+from perdure.agent.reading import Reader, text_of
 
 if TYPE_CHECKING:
     from perdure.agent.extensions import Api, CommandContext
@@ -26,6 +27,8 @@ MOST = 64 * 1024
 """Bytes of one file."""
 _DESCRIPTION = 1024
 _FIRST_LINE = 60
+
+_NONE: Mapping[str, Reader] = {}
 
 _PLAIN = re.compile(r"\$(?P<plain>ARGUMENTS|@|[0-9]+)")
 _BRACED = re.compile(
@@ -50,13 +53,16 @@ class Template(NamedTuple):
 # --- the files ----------------------------------------------------------------------------------------
 
 
-def find(folders: Iterable[str], paths: Iterable[str], notice: Notice) -> list[Template]:
+def find(
+    folders: Iterable[str], paths: Iterable[str], notice: Notice, readers: Mapping[str, Reader] = _NONE
+) -> list[Template]:
     """The templates in `folders`, which need not be there, then those the user named: files, or folders of
-    them. Of two with one name the first counts."""
+    them. Of two with one name the first counts. `readers` are for those folders that the user did not
+    name."""
     found: dict[str, Template] = {}
     for path in dict.fromkeys(_files(folders, paths, notice)):
         try:
-            template = _template(path)
+            template = _template(path, readers.get(os.path.dirname(path), text_of))
         except ValueError as error:
             notice(f"{named(path)} is left out: {error}")
             continue
@@ -84,10 +90,10 @@ def _files(folders: Iterable[str], paths: Iterable[str], notice: Notice) -> Iter
             notice(f"{named(path)} is left out: {error.strerror or error}")
 
 
-def _template(path: str) -> Template:
+def _template(path: str, text: Reader) -> Template:
     file = os.path.basename(path)
     name = file.removesuffix(places.TEMPLATE)
-    head, body, is_cut = read(path, MOST)
+    head, body, is_cut = read(path, MOST, text)
     if not file.endswith(places.TEMPLATE):
         raise ValueError(f"its name does not end with {places.TEMPLATE}")
     if not can_be_typed(name):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from perdure import config
-from perdure.agent.reading import bytes_of
+from perdure.agent.reading import Bytes, Strange, users_bytes
 from perdure.agent.setting_names import AURORAS_OWN, nearest_name
-from perdure.errors import PerdureError, Unreadable
+from perdure.errors import OthersMayWrite, PerdureError, Unreadable
 
 _MOST = 1 << 20
 _REMEDY = "correct it there, or remove it"
@@ -42,19 +42,24 @@ class OwnSettings(NamedTuple):
     """What is written there and not known here, if it looks like something that is, or is it elsewhere."""
 
     @classmethod
-    def read(cls, path: str, known: Mapping[str, Kind]) -> OwnSettings:
+    def read(
+        cls, path: str, known: Mapping[str, Kind], read: Callable[[str, int], Bytes] = users_bytes
+    ) -> OwnSettings:
         """`known` are the keys, each with what its value is. A dot in one leads into a group of keys. What
-        JSON leaves open, as null, is not set."""
+        JSON leaves open, as null, is not set. `read` reads the file, which is the user's own, unless it says
+        otherwise."""
         source = config.as_typed(path)
         form = "JSON" if path.endswith(".json") else "TOML"
         try:
-            data, is_cut, _ = bytes_of(path, _MOST)
+            data, is_cut, _ = read(path, _MOST)
             if is_cut:
                 raise PerdureError(f"Cannot read {source}: it is larger than {_MOST >> 20} MB", _REMEDY)
             text = data.decode("utf-8-sig")
             found = _loaded(text) if form == "JSON" else tomllib.loads(text)
         except (FileNotFoundError, NotADirectoryError):
             return cls({}, [])
+        except Strange as error:
+            raise OthersMayWrite(source, error.doubt.why, error.doubt.advice) from None
         except OSError as error:
             unreadable = Unreadable(source, error)
             unreadable.hint = unreadable.hint or _REMEDY

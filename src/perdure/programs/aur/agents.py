@@ -15,6 +15,7 @@ from typing import NamedTuple
 from perdure import config
 from perdure.agent import frontmatter
 from perdure.agent.places import folders_above
+from perdure.agent.reading import LeadsOut, Reader, Strange, brought_by, place_in, users_text
 from perdure.errors import PerdureError, UsageError
 from perdure.front.command_line import did_you_mean, quoted
 from perdure.session import layouts
@@ -37,24 +38,20 @@ class Agent(NamedTuple):
 
 def known(cwd: str) -> dict[str, str]:
     """Their files by their names; empty for what is built in."""
-    own = _own_folder()
-    found = {DEFAULT: "", **{name: path for name, path in _files_in(own) if _is_name(name)}}
-    for folder in _project_folders(cwd):
-        inside = os.path.join(config.real_path(folder), "")
-        for name, path in _files_in(_agents_of(folder)):
-            if _is_name(name) and config.real_path(path).startswith(inside):
-                found.setdefault(name, path)
-    return dict(sorted(found.items()))
+    return {name: file.path for name, file in _known(cwd).items()}
 
 
 def notice_of_ignored(cwd: str) -> str:
-    """Which files lie where agents do and are none, because of their names; empty if there is none."""
-    folders = [_own_folder(), *map(_agents_of, _project_folders(cwd))]
-    ignored = [path for folder in folders for name, path in _files_in(folder) if not _is_name(name)]
+    """Which files lie where agents do and are none, and why the first of them is not; empty if there is
+    none."""
+    files = [("", *each) for each in _files_in(_own_folder())]
+    files += [(folder, *each) for folder in _project_folders(cwd) for each in _files_in(_agents_of(folder))]
+    ignored = [(path, why) for folder, name, path in files if (why := _why_not(folder, name, path))]
     if not ignored:
         return ""
     more = f" (and {len(ignored) - 1} more)" if len(ignored) > 1 else ""
-    return f"{frontmatter.named(ignored[0])}{more} is no agent: {_RULE}"
+    path, why = ignored[0]
+    return f"{frontmatter.named(path)}{more} is no agent: {why}"
 
 
 def here() -> list[str]:
@@ -63,7 +60,7 @@ def here() -> list[str]:
 
 
 def find(name: str, cwd: str) -> Agent:
-    there = known(cwd)
+    there = _known(cwd)
     if name not in there:
         listed = f"there {'are' if there.keys() - {DEFAULT} else 'is'} {', '.join(there)}"
         file = frontmatter.named(os.path.join(_own_folder(), f"{name}{_ENDING}"))
@@ -71,11 +68,11 @@ def find(name: str, cwd: str) -> Agent:
         raise UsageError(
             f"There is no agent {quoted(name)}{did_you_mean(name, there)}", f"{listed}; {remedy}"
         )
-    path = there[name]
+    path, text = there[name]
     if not path:
         return Agent(name, "", "built in")
     try:
-        markdown = frontmatter.read(path, _MOST)
+        markdown = frontmatter.read(path, _MOST, text)
         if "\0" in markdown.body:
             raise ValueError("it is binary, not text")
     except ValueError as error:
@@ -84,6 +81,36 @@ def find(name: str, cwd: str) -> Agent:
     cut = f"\n\n[The file goes on: only its first {_MOST // 1024} KB are here.]" if markdown.is_cut else ""
     about = frontmatter.one_line(markdown.head.get("description"), _MOST_TOLD)
     return Agent(name, markdown.body + cut, about)
+
+
+class _File(NamedTuple):
+    path: str
+    text: Reader = users_text
+
+
+def _known(cwd: str) -> dict[str, _File]:
+    found = {DEFAULT: _File("")}
+    found |= {name: _File(path) for name, path in _files_in(_own_folder()) if _is_name(name)}
+    for folder in _project_folders(cwd):
+        for name, path in _files_in(_agents_of(folder)):
+            if not _why_not(folder, name, path):
+                found.setdefault(name, _File(path, brought_by(folder)))
+    return dict(sorted(found.items()))
+
+
+def _why_not(folder: str, name: str, path: str) -> str:
+    """Why a file is no agent, the user's or of a project's folder; empty if it is one, or cannot be read,
+    which is said when it is wanted."""
+    if not _is_name(name):
+        return _RULE
+    try:
+        if folder:
+            place_in(folder, path)
+    except (LeadsOut, Strange) as error:
+        return str(error.strerror)
+    except OSError:
+        pass
+    return ""
 
 
 def _own_folder() -> str:

@@ -110,6 +110,9 @@ class Workspace:
 
     def settings(self) -> OwnSettings:
         """What registry.json says; whether that counts is for the user's trust to say."""
+        from functools import partial
+
+        from perdure.agent.reading import bytes_in
         from perdure.front.own_settings import Number, OwnSettings
 
         known: dict[str, type | Number] = {
@@ -118,7 +121,8 @@ class Workspace:
             "inactivity_seconds": Number(0, _LONGEST_PAUSE),
             COMMIT: bool,
         }
-        return OwnSettings.read(os.path.join(self.path, FOLDER, REGISTRY), known)
+        path = os.path.join(self.path, FOLDER, REGISTRY)
+        return OwnSettings.read(path, known, partial(bytes_in, self.path, also=self._owner))
 
     def remember(self) -> None:
         """In the user's list of workspaces, in which other programs look for conversations. It is a

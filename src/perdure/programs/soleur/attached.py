@@ -5,12 +5,13 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from perdure import config
-from perdure.agent.reading import bytes_of
+from perdure.agent.reading import Bytes, bytes_in, bytes_of
 from perdure.agent.tools.workspace import is_binary, printable
 from perdure.errors import NotFound, UsageError
 from perdure.front import visible
@@ -89,9 +90,19 @@ def named(text: str, cwd: str, parts: Sequence[Part]) -> Part:
     raise NotFound("Attached file", visible.one_line(typed), hint=hint)
 
 
+def offered(name: str, cwd: str) -> Part:
+    """A file of a directory that its user is asked about by its name: it has to be what the name says, and
+    no link to a file elsewhere."""
+    return _read(name, cwd, (), partial(bytes_in, cwd), f"to attach it all the same: /context {name}")
+
+
 def read(path: str, cwd: str, there: Sequence[Part]) -> Part:
     """The file that somebody named, to be attached beside what is there: under the name it has there, else
     under a name that nothing else has."""
+    return _read(path, cwd, there, bytes_of, "name a text file: /context README.md")
+
+
+def _read(path: str, cwd: str, there: Sequence[Part], read: Callable[[str, int], Bytes], remedy: str) -> Part:
     typed = _unquoted(path.strip())
     if not typed:
         raise UsageError("There is no file to attach", "name one: /context README.md")
@@ -99,10 +110,10 @@ def read(path: str, cwd: str, there: Sequence[Part]) -> Part:
     shown = shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"
     place = os.path.join(cwd, config.expanded(typed))
     try:
-        data, is_cut, _ = bytes_of(place, MOST)
+        data, is_cut, _ = read(place, MOST)
         real = config.real_path(place)
     except (OSError, ValueError) as error:
-        raise _refusal(shown, _reason(place, error), "name a text file: /context README.md") from None
+        raise _refusal(shown, _reason(place, error), remedy) from None
     if is_cut:
         raise _refusal(shown, f"it is larger than {MOST >> 20} MB", "attach the part of it that matters")
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from perdure import config
-from perdure.agent.reading import bytes_of
+from perdure.agent.reading import bytes_of, users_bytes
 from perdure.errors import PerdureError, Unreadable
 from perdure.front.own_settings import OwnSettings
 from perdure.session import layouts
@@ -32,7 +32,7 @@ def prompt() -> str:
     """The user's own, or ours."""
     path = os.path.join(home(), "prompt.md")
     try:
-        data, is_cut, _ = bytes_of(path, _MOST)
+        data, is_cut, _ = users_bytes(path, _MOST)
     except (FileNotFoundError, NotADirectoryError):
         if os.path.lexists(path):
             raise _refusal(path, "it is a link to nothing") from None

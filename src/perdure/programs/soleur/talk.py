@@ -164,7 +164,7 @@ class Soleur(OwnProfile):
         is_answered = self._to_attach is not None or self.options.no_context
         if not is_answered and os.path.isfile(os.path.join(shell.cwd, README)):
             try:
-                readme = await in_thread(attached.read, README, shell.cwd, [])
+                readme = await in_thread(attached.offered, README, shell.cwd)
             except PerdureError as error:  # nobody need be asked
                 shell.face.note(Styled(one_line(error.said), "dim"))
         if readme is not None:
