@@ -14,10 +14,15 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
 from perdure.front.secret_forms import FORMS, Form
+
+REDACTED = "[redacted]"
+_AT_ONCE = 2**22  # characters, so that what a search takes of memory has a bound
+_TOGETHER = 4  # lines: a private key is not on the line that says so
 
 
 class Secret(NamedTuple):
@@ -28,29 +33,80 @@ class Secret(NamedTuple):
     """Enough to recognise it by, and of no use to anybody else."""
 
 
-def find(lines: Iterable[tuple[int, str]]) -> list[Secret]:
-    """Every secret of these numbered lines, in their order. One that a line has twice is told of once."""
-    numbered = list(lines)
-    text = "\n".join(line for _, line in numbered)
-    # A byte for each character, so that a place in one is a place in the other. Tokens are of ASCII.
-    ascii_text = text.encode("ascii", "replace")
-    starts = [0, *accumulate(len(line) + 1 for _, line in numbered)]
-    found: dict[tuple[int, str], Secret] = {}
-    for start, end, kind in _apart(_tokens(ascii_text), _named(ascii_text)):
-        number, value = numbered[bisect_right(starts, start) - 1][0], text[start:end]
-        found.setdefault((number, value), Secret(number, kind, _masked(value)))
-    return list(found.values())
+class Place(NamedTuple):
+    """Where one is in a text."""
 
-
-class _Place(NamedTuple):
     start: int
     end: int
     kind: str
+    is_named: bool = False
+    """Whether only its name, or the line above it, tells of it: where it stands without, it is not found."""
+    is_rest: bool = False
+    """Whether it is a further line of the one before."""
 
 
-def _apart(tokens: Iterable[_Place], named: Iterable[_Place]) -> list[_Place]:
+def find(lines: Iterable[tuple[int, str]]) -> list[Secret]:
+    """Every secret of these numbered lines, in their order. One that a line has twice is told of once."""
+    return list(valued(lines).values())
+
+
+def valued(lines: Iterable[tuple[int, str]]) -> dict[tuple[int, str], Secret]:
+    """The same, by line and by the secret itself."""
+    found: dict[tuple[int, str], Secret] = {}
+    for numbered in _together(lines):
+        text = "\n".join(line for _, line in numbered)
+        starts = [0, *accumulate(len(line) + 1 for _, line in numbered)]
+        for place in places(text):
+            if not place.is_rest:
+                number = numbered[bisect_right(starts, place.start) - 1][0]
+                value = text[place.start : place.end]
+                found.setdefault((number, value), Secret(number, place.kind, masked(value)))
+    return found
+
+
+def places(text: str) -> list[Place]:
+    """Every secret in it, in their order, none within another."""
+    # A byte for each character, so that a place in one is a place in the other. Tokens are of ASCII.
+    ascii_text = text.encode("ascii", "replace")
+    return _apart(_tokens(ascii_text), _named(ascii_text))
+
+
+def masked(value: str) -> str:
+    return value[: min(4, len(value) // 3)] + "…"
+
+
+def without_secrets(text: str) -> str:
+    """The text with each of them masked."""
+    return cut(text, places(text), lambda secret: masked(secret) + REDACTED)
+
+
+def cut(text: str, found: Iterable[Place], mask: Callable[[str], str]) -> str:
+    """The text with what is at these places masked."""
+    pieces, at = [], 0
+    for place in found:
+        pieces += [text[at : place.start], mask(text[place.start : place.end])]
+        at = place.end
+    return "".join([*pieces, text[at:]])
+
+
+def _together(lines: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    """Some lines at a time, the last ones again with the next."""
+    group: list[tuple[int, str]] = []
+    size = 0
+    for line in lines:
+        group.append(line)
+        size += len(line[1]) + 1
+        if size > _AT_ONCE:
+            yield group
+            group = [each for each in group[-_TOGETHER:] if len(each[1]) < _AT_ONCE // _TOGETHER]
+            size = sum(len(each[1]) + 1 for each in group)
+    if group:
+        yield group
+
+
+def _apart(tokens: Iterable[Place], named: Iterable[Place]) -> list[Place]:
     """`OPENAI_API_KEY=sk-…` is one secret, and its form says more of it than its name."""
-    kept: list[_Place] = []
+    kept: list[Place] = []
     for place in sorted(tokens):
         if not kept or place.start >= kept[-1].end:
             kept.append(place)
@@ -63,10 +119,6 @@ def _apart(tokens: Iterable[_Place], named: Iterable[_Place]) -> list[_Place]:
             kept.append(place)
             last = place.end
     return sorted(kept)
-
-
-def _masked(value: str) -> str:
-    return value[: min(4, len(value) // 3)] + "…"
 
 
 # What people write where the real one was: a few letters over and over, the alphabet, or nothing but words.
@@ -90,18 +142,73 @@ def _is_placeholder(value: bytes) -> bool:
 _BEGINNING = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2})|(?<=[0-9\[]m))"
 
 
-def _tokens(text: bytes) -> Iterator[_Place]:
-    for stem, forms in FORMS.items():
+def _tokens(text: bytes) -> Iterator[Place]:
+    for stem in _stems_in(text):
         literal, at = stem.encode(), -1
-        patterns: list[re.Pattern[bytes]] = []
+        forms = FORMS[stem]
+        patterns = [_compiled(stem, form) for form in forms]
         while (at := text.find(literal, at + 1)) >= 0:
-            patterns = patterns or [_compiled(stem, form) for form in forms]
             for form, pattern in zip(forms, patterns, strict=True):
                 match = pattern.match(text, max(0, at - form.back))
                 if match and not _is_placeholder(match[pattern.groups]):
-                    yield _Place(*match.span(pattern.groups), form.kind)
-                    at = match.end() - 1
+                    found = _whole(text, *match.span(pattern.groups), form)
+                    yield from found
+                    at = max(at, found[-1].end - 1)
                     break
+
+
+# Of what most of those letters are, and the rest of a token with them: they are looked for among long words
+# only. A text has few of these, and there are hundreds of forms.
+_OF_WORDS = b"_.~$:-+/="
+_SPACED = bytes(
+    each if each < 128 and (chr(each).isalnum() or each in _OF_WORDS) else 32 for each in range(256)
+)
+_SHORTEST = 12
+_OF_A_WORD = re.compile(r"[\w.~$:+/=-]+")
+
+
+def _stems_in(text: bytes) -> Iterator[str]:
+    """Those that there may be a token with."""
+    words = {word for word in text.translate(_SPACED).split() if len(word) >= _SHORTEST}
+    plain = {word for word in words if _is_plain(word)}
+    letters, mixed = b" ".join(plain), b" ".join(words - plain)
+    for stem, forms in FORMS.items():
+        literal = stem.encode()
+        is_apart = forms[0].has_lines or not _OF_A_WORD.fullmatch(stem)
+        if is_apart or literal in mixed or (_is_plain(literal) and literal in letters):
+            yield stem
+
+
+def _is_plain(word: bytes) -> bool:
+    """Whether it may be Base64, of which pictures are made."""
+    return word.translate(None, b"+/=").isalnum()
+
+
+# A form knows how a token begins, and how long it is at least; a longer one is one, too.
+_REST = re.compile(rb"[\w+/=-]{0,8000}+")
+_KEY_LINES = re.compile(rb"(?:[A-Za-z0-9+/=]|\s|\\{1,8}[nr]){0,20000}+")
+_KEY_LINE = re.compile(rb"(?:(?<=\\)[nr])?([A-Za-z0-9+/=]{4,})")
+_LONGEST_KEY = 20_000
+_LONG_LINE = 32  # a shorter one may be a word: `ENCRYPTED`
+
+
+def _whole(text: bytes, start: int, end: int, form: Form) -> list[Place]:
+    """All that belongs to a token that begins so; of a private key each line by itself."""
+    if not form.has_lines:
+        return [Place(start, _end(_REST, text, end), form.kind)]
+    last = text.find(b"-----END", end, end + _LONGEST_KEY)
+    if last < 0 or b"\0" in text[end:last]:
+        last = _end(_KEY_LINES, text, end)
+    lines = [line.span(1) for line in _KEY_LINE.finditer(text, start, last)]
+    return [
+        Place(start, end, form.kind, is_named=end - start >= _LONG_LINE, is_rest=at > 0)
+        for at, (start, end) in enumerate(lines)
+    ]
+
+
+def _end(pattern: re.Pattern[bytes], text: bytes, start: int) -> int:
+    match = pattern.match(text, start)
+    return match.end() if match else start
 
 
 def _compiled(stem: str, form: Form) -> re.Pattern[bytes]:
@@ -120,7 +227,7 @@ class _Named(NamedTuple):
     kind: str = "value of {}"
 
 
-def _named(text: bytes) -> Iterator[_Place]:
+def _named(text: bytes) -> Iterator[Place]:
     lowered = text.lower()
     for word, pattern, is_secret, kind in _NAMED:
         at = -1
@@ -129,8 +236,25 @@ def _named(text: bytes) -> Iterator[_Place]:
             if match and not _is_placeholder(match["value"]):
                 name = _name(text, match)
                 if is_secret(name, match):
-                    yield _Place(*match.span("value"), kind.format(name))
+                    start, end = match.span("value")
+                    shown = kind.format(_shown(name))
+                    yield Place(_behind_escape(text, start, end), end, shown, is_named=True)
                     at = match.end() - 1
+
+
+_ESCAPE = re.compile(rb"(?<=\\)(?:u[0-9A-Fa-f]{4}|[bfnrt/])")
+
+
+def _behind_escape(text: bytes, start: int, end: int) -> int:
+    """Half an escape of JSON's is no part of a value."""
+    escape = _ESCAPE.match(text, start)
+    return min(escape.end(), end) if escape else start
+
+
+@lru_cache(1000)
+def _shown(name: str) -> str:
+    """It may be one itself."""
+    return without_secrets(name) if len(name) >= _SHORTEST else name
 
 
 _LONGEST_NAME = 48
@@ -150,11 +274,15 @@ def _is_value(name: str, match: re.Match[bytes]) -> bool:
     value = match["value"]
     if _NO_SECRET.search(name) or _NO_VALUE.search(value):
         return False
+    if b"/" in value and _DIRECTORY.fullmatch(name):
+        return False
     if not (_DIGIT.search(value) and _LETTER.search(value)):
         return False
     is_setting = name.isupper() and match["sign"] == b"="
     if _PASSWORD.search(name):
         return is_setting or bool(match["quote"]) or bool(_SYMBOL.search(value))
+    if _UUID.fullmatch(value):
+        return is_setting or bool(_KEY.search(name) or _PRECISE.search(name))
     longest = max(_PIECE.findall(value), key=len)
     needed = 8 if is_setting else 16
     return len(value) >= needed and len(longest) >= needed and bool(_DIGIT.search(longest))
@@ -175,12 +303,19 @@ def _is_password(_name: str, match: re.Match[bytes]) -> bool:
     return value not in _NO_PASSWORDS and value != match["user"].lower() and not value.isdigit()
 
 
-_NO_SECRET = re.compile(r"(?i)page|next|cursor|continu|csrf|xsrf|hash|public|count|sync|resume|^(?:old)?pwd$")
+_NO_SECRET = re.compile(r"(?i)page|next(?!auth)|cursor|continu|csrf|xsrf|hash|public|count|sync|resume")
+_DIRECTORY = re.compile(r"(?i)(?:old)?pwd")
 _NO_VALUE = re.compile(rb"://|[a-z](?:Key|Password|Secret|Token)|\A(?i:password)\d{0,3}\Z")
 _PASSWORD = re.compile(r"(?i)passw|passphrase|pwd")
-_KEY = re.compile(r"(?i)(?:api|access|account|admin|auth|encryption|master|private|service|signing)[-_ ]?key")
+_KEY = re.compile(
+    r"(?i)(?:api|app|access|account|admin|auth|client|encryption|master|private|role|secret|service|signing)"
+    r"[-_ ]?key"
+)
 _NO_PASSWORDS = set(b"admin guest pass passwd password postgres pw pwd root secret test token user".split())
 _DIGIT, _LETTER, _SYMBOL = re.compile(rb"[0-9]"), re.compile(rb"[A-Za-z]"), re.compile(rb"[!@#%^&*?~]")
+_UUID = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_PRECISE = re.compile(r"(?i)secret|(?:access|auth|api|bearer)[-_ ]?token")
+"""Names of secrets. Much else that has an id is called a token."""
 _PIECE = re.compile(rb"[A-Za-z0-9+/]+")
 
 
@@ -197,7 +332,7 @@ _NAMED = (
     _Named(b"pwd", _assigned(rb"pwd"), _is_value),
     _Named(b"secret", _assigned(rb"secret(?:[-_]?(?:value|base|\d))?"), _is_value),
     _Named(b"token", _assigned(rb"token(?:[-_]?(?:value|\d))?"), _is_value),
-    _Named(b"key", _assigned(rb"key(?:[-_]?(?:value|base64|\d))?"), _is_key),
+    _Named(b"key", _assigned(rb"key(?:[-_]?(?:value|base64|base|data|\d))?"), _is_key),
     _Named(b"api key", _assigned(rb"api key"), _is_value),
     _Named(b"credential", _assigned(rb"credentials?"), _is_value),
     _Named(
@@ -210,7 +345,7 @@ _NAMED = (
         b"authorization",
         re.compile(
             rb"""(?i)(?P<name>authorization)[\\"'\]]{0,6}[ \t]{0,4}[:=,][ \t]{0,4}[\\"'`]{0,6}"""
-            rb"(?:basic|token|apikey|key) {1,4}" + _CREDENTIAL
+            rb"(?:apikey|basic|bot|geniekey|key|sso-key|ssws|token) {1,4}" + _CREDENTIAL
         ),
         _is_credential,
         "authorization header",
