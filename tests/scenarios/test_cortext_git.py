@@ -221,6 +221,43 @@ def test_cor_18_ctrl_c_at_the_question_about_secrets_is_no(cortext, wire_server,
     assert cortext.subjects == []
 
 
+@pytest.mark.parametrize("where", ["title", "file", "notes"])
+def test_cor_18_a_secret_anywhere_in_what_is_committed_is_asked_about(cortext, wire_server, where):
+    """In the title, and so in the commit's message; in a file of the folder; in notes of the transcript."""
+    cortext.answers(wire_server, "Soon.")
+    title = f"Why {KEY} works" if where == "title" else "Ship it"
+    assert cortext.within("start", "plan", title, "--no-commit", stdin="When?\n").code == 0
+    if where == "file":
+        (cortext.folder() / "keys.env").write_text(f"a\nkey={KEY}\n")
+    if where == "notes":
+        with (cortext.folder() / "plan.md").open("a") as transcript:
+            transcript.write(f"\nwith {KEY}\n")
+    done = cortext.within("resume", cortext.ref.id, stdin="And then?\n")
+    assert done.code == 0
+    named = {"title": ["the commit's message: AWS", "session.json, line"], "file": ["keys.env, line 2: AWS"]}
+    for each in named.get(where, ["plan.md, line "]):
+        assert each in done.err
+    assert "Saved, and not committed: nobody is here to be asked." in done.err
+    assert KEY not in done.err
+    assert cortext.subjects == []
+    assert cortext.state()["status"] == "paused"
+    assert "And then?" in cortext.transcript()
+
+
+def test_cor_20_a_secret_in_what_init_commits_is_asked_about(cortext):
+    """A prompt may be there before the workspace is."""
+    cortext.project = cortext.home / "fresh"
+    prompt = cortext.prompt_file("plan")
+    prompt.parent.mkdir(parents=True)
+    prompt.write_text(f"Plan with {KEY}.")
+    done = cortext.within("init")
+    assert done.code == 0
+    assert "commands/workspace.plan.md, line 1: AWS access key (AKIA…)" in done.err
+    assert "git add .workspace" in done.out
+    assert KEY not in done.out + done.err
+    assert subprocess.run(["git", "log"], cwd=cortext.project, capture_output=True).returncode == 128
+
+
 def test_cor_18_another_git_at_work_is_waited_for_and_its_user_is_told(talked):
     """A signal meanwhile has its exit code, and the next pause commits."""
     lock = talked.project / ".git" / "index.lock"

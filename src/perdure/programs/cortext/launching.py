@@ -64,9 +64,12 @@ def _commit(session: Session, profile: Cortext, out: Output) -> None:
     if profile.why_not_committed:
         return out.note(Styled(pausing.not_committed(profile.why_not_committed), "dim"))
     workspace = profile.workspace
-    found = pausing.secrets(session, workspace)
-    if not found or pausing.is_wanted(found, out):
-        out.note(pausing.committed(session, workspace, "paused"))
+    try:
+        searched = pausing.searched(session, workspace, "paused")
+    except PerdureError as error:
+        return out.note(Styled(one_line(error.said), "yellow"))
+    if not searched.found or searched.is_wanted(out):
+        out.note(pausing.committed(session, workspace, "paused", searched.seen))
 
 
 def _found(tool: str, workspace: str) -> str:

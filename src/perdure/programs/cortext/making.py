@@ -51,7 +51,7 @@ def init(options: SimpleNamespace, out: Output) -> int:
         is_changed = _stop_committing(path)
     Workspace(path).remember()
     is_wanted = not options.no_commit and _commits(path)
-    has_made_repository, git_notes = _repository(path, is_there) if is_wanted else (False, [])
+    has_made_repository, git_notes = _repository(path, is_there, out) if is_wanted else (False, [])
     if is_there:
         is_changed |= has_made_repository
         out.line(f"{shown} is a workspace already{'.' if is_changed else '; nothing was changed.'}")
@@ -73,13 +73,13 @@ def init(options: SimpleNamespace, out: Output) -> int:
     return 0
 
 
-def _repository(path: str, is_there: bool) -> tuple[bool, list[str | Styled | PerdureError]]:
+def _repository(path: str, is_there: bool, out: Output) -> tuple[bool, list[str | Styled | PerdureError]]:
     """Whether one was made for the workspace; and what its user should know of the one that it is in. A new
     one gets the workspace's own files; in one that was there, what is added is its user's to say."""
     try:
         if new_repository.start(path):
             made = "Made a git repository there, for conversations to be committed to."
-            return True, [made, _committed(path)]
+            return True, [made, _committed(path, out)]
         enclosing = repository.enclosing(path)
     except PerdureError as error:
         return False, [error]
@@ -95,11 +95,15 @@ def _repository(path: str, is_there: bool) -> tuple[bool, list[str | Styled | Pe
     ]
 
 
-def _committed(path: str) -> str | PerdureError:
+def _committed(path: str, out: Output) -> str | PerdureError:
+    from perdure.programs.cortext.searching import search
+
+    message = "[workspace] Begin\n\nPrompts, memory and settings.\n"
     try:
-        made = repository.commit(
-            path, FOLDER, lambda _: "[workspace] Begin\n\nPrompts, memory and settings.\n"
-        )
+        searched = search(path, FOLDER, message)
+        if searched.found and not searched.is_wanted(out, later=""):
+            return f"To commit {FOLDER}/ yourself: git add {FOLDER}"
+        made = repository.commit(path, FOLDER, lambda _: message, seen=searched.seen)
     except PerdureError as error:
         return error
     if made is None:

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from perdure.agent.aside import in_thread
 from perdure.errors import PerdureError
 from perdure.front.conversation import Conversation
-from perdure.front.output import Output, Styled
+from perdure.front.output import Styled
 from perdure.front.visible import one_line
 from perdure.programs.cortext import repository, summary
-from perdure.programs.cortext.git import Failed, Git
 from perdure.programs.cortext.workspace import Workspace
 from perdure.session import lifecycle
 from perdure.session.entry import Custom
 from perdure.session.lifecycle import CORTEXT
 from perdure.session.session import Session
-from perdure.session.stores import files
-from perdure.session.stores.cortext_state import LOG
+
+if TYPE_CHECKING:
+    from perdure.programs.cortext.searching import Searched
 
 _DONE = {"paused": "Pause", "completed": "Complete"}
-_MOST_SHOWN = 10
 
 
 async def put_down(conversation: Conversation, status: str) -> None:
@@ -50,50 +50,26 @@ async def summarise(conversation: Conversation, hurried: asyncio.Event) -> str:
     return said
 
 
-def secrets(session: Session, workspace: Workspace) -> list[str]:
-    """What looks like one in the messages that HEAD does not have, by their lines."""
-    from perdure.front.secrets import find
+def searched(session: Session, workspace: Workspace, status: str) -> Searched:
+    """What looks like a secret in all that a commit would bring."""
+    from perdure.programs.cortext.searching import search
 
-    name = os.path.join(_folder(session, workspace), LOG)
-    with files.open_to_read(workspace.path, name) as file:
-        there = files.read_all(file.fileno(), os.fstat(file.fileno()).st_size)
-    before = _committed(workspace.path, name)
-    before = before if there.startswith(before) else b""
-    fresh = there[len(before) :].decode("utf-8", "replace").split("\n")
-    found = find(enumerate(fresh, before.count(b"\n") + 1))
-    return [f"{os.path.basename(LOG)}, line {each.line}: {each.kind} ({each.shown})" for each in found]
-
-
-def is_wanted(found: Sequence[str], out: Output) -> bool:
-    """Whether these secrets shall get into the repository."""
-    out.note(Styled("What was said since the last commit seems to hold secrets:", "yellow"))
-    more = len(found) - _MOST_SHOWN
-    for each in [*found[:_MOST_SHOWN], *([f"… and {more} more"] if more > 0 else [])]:
-        out.note(Styled(f"  {one_line(each)}", "yellow"))
-    if not out.can_ask:
-        out.note(Styled("Saved, and not committed: nobody is here to be asked.", "yellow"))
-        return False
-    answer = bool(out.ask("Commit it as it is?"))
-    if not answer:
-        out.note(Styled("Saved, and not committed; the next pause asks again.", "yellow"))
-    return answer
+    return search(workspace.path, _folder(session, workspace), _message(session, status))
 
 
 def not_committed(why: str) -> str:
     return f"Saved, and not committed: {why}."
 
 
-def committed(session: Session, workspace: Workspace, status: str) -> Styled:
-    """Commit it, and say in a sentence what became of that: whatever keeps it from being committed, it is
-    saved."""
-    title = one_line(title_of(session))
+def committed(session: Session, workspace: Workspace, status: str, seen: Collection[str]) -> Styled:
+    """Commit what was looked through, and say in a sentence what became of that: whatever keeps it from being
+    committed, it is saved."""
 
     def said(is_session_only: bool) -> str:
-        what = "session update" if is_session_only else _DONE[status]
-        return f"[session] {what}: {title}\n\nSession state was saved: {session.id} is {status}.\n"
+        return _message(session, status, "session update" if is_session_only else "")
 
     try:
-        made = repository.commit(workspace.path, _folder(session, workspace), said)
+        made = repository.commit(workspace.path, _folder(session, workspace), said, seen=seen)
     except PerdureError as error:
         return Styled(one_line(error.said), "yellow")
     if made is None:
@@ -102,17 +78,15 @@ def committed(session: Session, workspace: Workspace, status: str) -> Styled:
     return Styled(one_line(f"Committed {made.id[:10]}{where}."), "dim")
 
 
+def _message(session: Session, status: str, what: str = "") -> str:
+    title = one_line(title_of(session))
+    done = what or _DONE[status]
+    return f"[session] {done}: {title}\n\nSession state was saved: {session.id} is {status}.\n"
+
+
 def _folder(session: Session, workspace: Workspace) -> str:
     """The conversation's, as named from the workspace."""
     return os.path.dirname(os.path.dirname(os.path.relpath(session.ref.path, workspace.path)))
-
-
-def _committed(workspace: str, name: str) -> bytes:
-    """A file as HEAD has it; nothing, if it does not."""
-    try:
-        return Git(workspace).run("cat-file", "blob", f"HEAD:./{name}")
-    except Failed:
-        return b""
 
 
 def title_of(session: Session) -> str:

@@ -337,8 +337,8 @@ class Cortext(OwnProfile):
             return shell.face.note(Styled(pausing.not_committed(self.why_not_committed), "dim"))
         session, workspace, out = conversation.session, self.workspace, shell.out
         try:
-            found = await in_thread(pausing.secrets, session, workspace)
-            if found and not await shell.face.aside(lambda: pausing.is_wanted(found, out)):
+            searched = await in_thread(pausing.searched, session, workspace, status)
+            if searched.found and not await shell.face.aside(lambda: searched.is_wanted(out)):
                 return
         except signals.Interrupted as error:
             shell.face.note(Styled("Not committed; the next pause asks again.", "yellow"))
@@ -347,7 +347,9 @@ class Cortext(OwnProfile):
             return
         except PerdureError as error:
             return shell.face.note(Styled(one_line(error.said), "yellow"))
-        committing = asyncio.ensure_future(in_thread(pausing.committed, session, workspace, status))
+        committing = asyncio.ensure_future(
+            in_thread(pausing.committed, session, workspace, status, searched.seen)
+        )
         if not (await asyncio.wait([committing], timeout=_PATIENCE))[0]:
             shell.face.note(Styled("Another git is at work in this repository; waiting for it.", "dim"))
         shell.face.note(await committing)

@@ -16,7 +16,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from io import FileIO
 from typing import IO, NamedTuple
@@ -126,10 +126,18 @@ def _short(reference: str) -> str:
     return reference.removeprefix("refs/heads/")
 
 
-def commit(workspace: str, folder: str, say: Callable[[bool], str], *, wait: float = _WAIT) -> Commit | None:
+def commit(
+    workspace: str,
+    folder: str,
+    say: Callable[[bool], str],
+    *,
+    wait: float = _WAIT,
+    seen: Collection[str] | None = None,
+) -> Commit | None:
     """The folder, a path below the workspace, as it is on disk; None if HEAD has it like that already.
 
-    `say` gives the message, and is told whether nothing changed but what is in `.session/`.
+    `say` gives the message, and is told whether nothing changed but what is in `.session/`. `seen` are the
+    blobs that somebody looked through: if there is another by now, nothing is committed.
     """
     deadline = time.monotonic() + wait
     with told(workspace):
@@ -138,7 +146,7 @@ def commit(workspace: str, folder: str, say: Callable[[bool], str], *, wait: flo
             repository.git.kept = [lock.fileno()]  # nobody takes our git's locks for stale before it ended
             repository.locks.remove_stale()
             try:
-                return repository.commit(say, deadline)
+                return repository.commit(say, deadline, seen)
             finally:
                 repository.locks.forget()
 
@@ -186,8 +194,17 @@ class Repository:
         self.objects = ObjectStore(self.git, self.common)
         settings = self.git.silence()
         self.has_modes = settings.get("core.filemode", "true").lower() not in ("false", "no", "off", "0")
+        self.hash = settings.get("extensions.objectformat", "sha1")
+        """What blobs are named by."""
 
-    def commit(self, say: Callable[[bool], str], deadline: float) -> Commit | None:
+    def _require_seen(self, tip: Tip, wanted: Mapping[str, Item], seen: Collection[str]) -> None:
+        for path, item in wanted.items():
+            if item.id not in seen and tip.blobs.get(path) != item.id and item.mode != SUBMODULE:
+                raise NotCommitted(f"{self._shown(path)} changed meanwhile", "the next pause commits it")
+
+    def commit(
+        self, say: Callable[[bool], str], deadline: float, seen: Collection[str] | None
+    ) -> Commit | None:
         for _ in range(_TRIES):
             tip = self._tip()  # first, so that what others commit from here on is noticed
             listed = self._listed()
@@ -195,6 +212,8 @@ class Repository:
             trees = grown(tip.around, self.folder, wanted)
             if trees[""] == tip.around[""]:
                 return None
+            if seen is not None:
+                self._require_seen(tip, wanted, seen)
             self._check_that_it_stays()
             message = _encodable(say(_changed(tip.own, trees.get(self.folder, {})) == {_OWN}))
             blobs = {item.id for item in wanted.values() if item.mode != SUBMODULE}
