@@ -24,8 +24,20 @@ TESTING_MAY_IMPORT = {"testing", "agent", "session", "registry", "config", "erro
 # noticing, so no module of the folder imports one of them; what they share is named here.
 FAMILIES = {
     "session.stores": {
-        *("file_store", "files", "folders", "json_text", "jsonl", "lines", "lock", "log", "owners", "plain"),
-        "whole_file",
+        *(
+            "file_store",
+            "files",
+            "folders",
+            "json_text",
+            "jsonl",
+            "line_reader",
+            "lines",
+            "lock",
+            "log",
+            "owners",
+            "plain",
+        ),
+        *("owners", "plain", "whole_file"),
     },
     "session.importers": set(),
     "agent.tools": {"output", "processes", "replacing", "ripgrep", "walk", "workspace"},

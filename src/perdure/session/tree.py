@@ -12,6 +12,7 @@ a dead branch.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -151,6 +152,35 @@ def path_back(newest_first: Iterable[Entry], leaf: str | None) -> Iterator[Entry
             if wanted is None:
                 return
     raise LookupError(wanted)
+
+
+def on_active_path(entries: Sequence[Entry]) -> list[bool]:
+    """For each entry whether it is on the way from the first one to the head: such a document shows one
+    conversation, and keeps its other branches apart. A parent that is not there is the entry before, as in
+    a tree."""
+    flags = [False] * len(entries)
+    wanted: str | None = None
+    for at in range(len(entries) - 1, -1, -1):
+        entry = entries[at]
+        if entry.id == wanted or (wanted is None and entry.type not in METADATA):
+            flags[at] = True
+            wanted = entry.parent_id
+            if wanted is None:
+                return flags
+    return flags if wanted is None else _on_broken_path(entries, flags)
+
+
+def _on_broken_path(entries: Sequence[Entry], flags: list[bool]) -> list[bool]:
+    places: dict[str, list[int]] = {}
+    for at, entry in enumerate(entries):
+        places.setdefault(entry.id, []).append(at)
+    at = flags.index(True)
+    while at > 0 and (parent := entries[at].parent_id) is not None:
+        earlier = places.get(parent, [])
+        number = bisect_left(earlier, at)
+        at = earlier[number - 1] if number else at - 1
+        flags[at] = True
+    return flags
 
 
 def children(entries: Iterable[Entry]) -> dict[str | None, list[Entry]]:

@@ -24,7 +24,7 @@ from perdure.session.entry import Entry, placed
 from perdure.session.session import Session
 from perdure.session.stores import START, Cursor, Found, Header, files, whole_file
 from perdure.session.stores.soleur_json import SoleurStore
-from perdure.session.stores.whole_file import on_active_path
+from perdure.session.tree import on_active_path
 from perdure.testing import user_entry
 from perdure.testing.corpus import record
 from perdure.testing.durable import needs_fork, process

@@ -28,7 +28,8 @@ from perdure.session.entry import Entry, decode, placed
 from perdure.session.record import REFUSED, dumps, loads, members
 from perdure.session.stores import NOT_A_RECORD, Cursor, Durability, Found, Header, files, lines
 from perdure.session.stores.file_store import found
-from perdure.session.stores.jsonl import JsonlStore, LineReader
+from perdure.session.stores.jsonl import JsonlStore
+from perdure.session.stores.line_reader import LineReader
 from perdure.session.stores.plain import Members, entry_of, joined, moment, plain
 
 _SUFFIX = ".jsonl"

@@ -43,7 +43,8 @@ from perdure.session.stores import cortext_state as layout
 from perdure.session.stores.cortext_format import CortextReader
 from perdure.session.stores.cortext_state import LOG, STATE, State, Tally
 from perdure.session.stores.cortext_transcript import Transcript, is_shown
-from perdure.session.stores.jsonl import JsonlStore, JsonlWriter, LineReader
+from perdure.session.stores.jsonl import JsonlStore, JsonlWriter
+from perdure.session.stores.line_reader import LineReader
 from perdure.session.stores.lock import Lock
 from perdure.session.stores.plain import Members
 

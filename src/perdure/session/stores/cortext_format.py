@@ -26,7 +26,7 @@ from perdure.session.entry import (
 )
 from perdure.session.record import dumps, members
 from perdure.session.stores import NOT_A_RECORD
-from perdure.session.stores.jsonl import LineReader
+from perdure.session.stores.line_reader import LineReader
 from perdure.session.stores.plain import entry_of, joined, plain
 
 _WRAPPED = frozenset({"role", "content", "timestamp", "entry"})

@@ -18,7 +18,7 @@ from perdure.session.entry import Entry, decode, placed
 from perdure.session.listing import pi_name
 from perdure.session.record import dumps, loads, loads_exactly
 from perdure.session.stores import NO_FACTS, Header
-from perdure.session.stores.jsonl import LineReader
+from perdure.session.stores.line_reader import LineReader
 
 VERSION = 3
 _WRITER = "perdure"

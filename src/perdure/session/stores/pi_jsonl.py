@@ -20,7 +20,8 @@ from perdure.session.listing import pi_folder
 from perdure.session.record import dumps, loads
 from perdure.session.stores import START, Cursor, Durability, Found, Header, files, pi_format
 from perdure.session.stores.file_store import found
-from perdure.session.stores.jsonl import JsonlStore, JsonlWriter, LineReader
+from perdure.session.stores.jsonl import JsonlStore, JsonlWriter
+from perdure.session.stores.line_reader import LineReader
 from perdure.session.stores.lock import Lock
 from perdure.session.stores.pi_format import PiReader
 

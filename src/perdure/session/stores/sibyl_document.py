@@ -28,8 +28,8 @@ from perdure.session.sexp import dumps as printed
 from perdure.session.sexp import string
 from perdure.session.stores import Header, sibyl_rules
 from perdure.session.stores.sibyl_format import JSON, message_form
-from perdure.session.stores.whole_file import Document, on_active_path
-from perdure.session.tree import METADATA
+from perdure.session.stores.whole_file import Document
+from perdure.session.tree import METADATA, on_active_path
 
 VERSION = 1
 VERSION_FORM = f"(:session-version {VERSION})"

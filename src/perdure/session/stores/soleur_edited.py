@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from perdure.session.entry import placed
 from perdure.session.stores.soleur_format import Item, item_of
-from perdure.session.stores.whole_file import on_active_path
-from perdure.session.tree import METADATA
+from perdure.session.tree import METADATA, on_active_path
 
 
 def is_one_conversation(items: Sequence[Item], places: Mapping[int, int]) -> bool:

@@ -40,7 +40,8 @@ from perdure.session.stores.soleur_format import (
     record_item,
     value_of,
 )
-from perdure.session.stores.whole_file import Document, WholeFileStore, on_active_path
+from perdure.session.stores.whole_file import Document, WholeFileStore
+from perdure.session.tree import on_active_path
 
 _AGENT = "sparring"
 _ORDER = (

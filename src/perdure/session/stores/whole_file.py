@@ -16,7 +16,6 @@ import hashlib
 import os
 import re
 from abc import abstractmethod
-from bisect import bisect_left
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, NamedTuple, Self
 from zlib import crc32
@@ -38,7 +37,7 @@ from perdure.session.stores import (
 )
 from perdure.session.stores.file_store import FileStore, counted, found
 from perdure.session.stores.lock import Lock, Turns
-from perdure.session.tree import METADATA, in_place
+from perdure.session.tree import in_place
 
 LARGEST = 2**30
 _PLACE = re.compile(r"[a-z]\d+")
@@ -330,35 +329,6 @@ class WholeFileWriter:
         """Whether all that was saved is in another document too, and says the same."""
         found = {(entry.id, meaning(entry)) for entry in self._store.parse(self._ref, text).entries}
         return all((entry.id, meaning(entry)) in found for entry in self._saved.document.entries)
-
-
-def on_active_path(entries: Sequence[Entry]) -> list[bool]:
-    """For each entry whether it is on the way from the first one to the head: such a document shows one
-    conversation, and keeps its other branches apart. A parent that is not there is the entry before, as in
-    a tree."""
-    flags = [False] * len(entries)
-    wanted: str | None = None
-    for at in range(len(entries) - 1, -1, -1):
-        entry = entries[at]
-        if entry.id == wanted or (wanted is None and entry.type not in METADATA):
-            flags[at] = True
-            wanted = entry.parent_id
-            if wanted is None:
-                return flags
-    return flags if wanted is None else _on_broken_path(entries, flags)
-
-
-def _on_broken_path(entries: Sequence[Entry], flags: list[bool]) -> list[bool]:
-    places: dict[str, list[int]] = {}
-    for at, entry in enumerate(entries):
-        places.setdefault(entry.id, []).append(at)
-    at = flags.index(True)
-    while at > 0 and (parent := entries[at].parent_id) is not None:
-        earlier = places.get(parent, [])
-        number = bisect_left(earlier, at)
-        at = earlier[number - 1] if number else at - 1
-        flags[at] = True
-    return flags
 
 
 def _checked(ref: Found, entries: Sequence[Entry]) -> Sequence[Entry]:
