@@ -14,6 +14,7 @@ from typing import NamedTuple
 from perdure.errors import PerdureError
 from perdure.session import tree
 from perdure.session.entry import Entry
+from perdure.session.findings import Rest
 from perdure.session.stores import Found, Problem, Repaired, Store
 
 REPAIR = "A repair "
@@ -74,9 +75,13 @@ def repair(store: Store, ref: Found) -> Repaired | None:
 
 
 def _finding(problem: Problem) -> str:
+    if problem.stands_for > 1:
+        return problem.brief
     place = f"line {problem.line} of " if problem.line else "in "
     return _sentence(f"{place}{os.path.basename(problem.path)}: {problem.reason}")
 
 
 def _sentence(text: str) -> str:
+    if isinstance(text, Rest):
+        return text  # it knows how many it stands for
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -11,6 +11,7 @@ from msgspec import Struct
 from perdure.errors import PerdureError
 from perdure.session import tree
 from perdure.session.entry import Assistant, Custom, Entry, Message, SessionInfo, ToolCall
+from perdure.session.findings import how_many
 from perdure.session.stores import Found, Header, Store
 
 LONGEST = 200
@@ -176,7 +177,7 @@ def title_of(store: Store, ref: Found) -> str:
 def first_of(problems: Sequence[str]) -> str | None:
     if len(problems) < 2:
         return problems[0] if problems else None
-    return f"{problems[0]} (and {len(problems) - 1} more)"
+    return f"{problems[0]} (and {how_many(problems) - 1:,} more)"
 
 
 _NOT_SHOWN = re.compile(

@@ -17,6 +17,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from perdure.session.entry import Entry, Label, SessionInfo, meaning, placed
+from perdure.session.findings import Notices
 
 METADATA = frozenset({"label", "session_info", "custom", "usage", "leaf"})
 
@@ -55,7 +56,7 @@ def _placed_all(entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry], lis
     twins: dict[str, dict[bytes, Entry]] = {}  # an id used twice -> what its entries say
     as_read: dict[str, Entry] = {}  # what had to be given another parent, as it was written
     current: dict[str, Entry] = {}  # an id used twice -> the one of them that children after it mean
-    notices: list[str] = []
+    notices = Notices()
     for entry in entries:
         earlier = by_id.get(entry.id)
         if earlier is not None:
@@ -66,12 +67,12 @@ def _placed_all(entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry], lis
                 in_order.append(twin)
                 continue
             name = _free_name(entry.id, len(known) + 1, by_id)
-            notices.append(f"two entries have the id {entry.id}; the second is shown as {name}")
+            notices.add(f"two entries have the id {entry.id}; the second is shown as {name}")
             entry = placed(entry, id=name)
         if entry.parent_id is not None:
             meant = current.get(entry.parent_id) or by_id.get(entry.parent_id)
             if meant is None:
-                notices.append(f"the parent of entry {entry.id} is missing; it follows the entry before it")
+                notices.add(f"the parent of entry {entry.id} is missing; it follows the entry before it")
                 meant = kept[-1] if kept else None
             parent = meant.id if meant else None
             if parent != entry.parent_id:
@@ -82,7 +83,7 @@ def _placed_all(entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry], lis
         by_id[entry.id] = entry
         kept.append(entry)
         in_order.append(entry)
-    return kept, in_order, notices
+    return kept, in_order, notices.told()
 
 
 def ends(newest_first: Iterable[Entry]) -> Ends:

@@ -10,6 +10,7 @@ import pytest
 from perdure import SessionManager
 from perdure.errors import Conflict, Held, NotSaved, PerdureError
 from perdure.session import tree
+from perdure.session.findings import how_many
 from perdure.session.session import Session
 from perdure.session.stores import START, Found, Header, Problem, files
 from perdure.session.stores.pi_jsonl import PiStore
@@ -281,7 +282,8 @@ def test_the_cost_of_reading_back_grows_with_the_file_and_not_with_its_damage(tm
     store, ref = put(tmp_path, text_of(HEADER, *chain(1), *[b"damage"] * 3000))
     problems: list[Problem] = []
     assert [entry.id for entry in store.read_back(ref, problems)] == ["m1"]
-    assert [problem.line for problem in problems] == list(range(3002, 2, -1))
+    assert [problem.line for problem in problems] == [*range(3002, 2902, -1), 0]
+    assert how_many(problems) == 3000
     assert sum(bytes_read) < 5 * os.path.getsize(ref.path)
 
 

@@ -23,6 +23,7 @@ from perdure.front.amounts import size
 from perdure.front.output import Output, Styled
 from perdure.session import layouts, reference
 from perdure.session.convert import Converted, convert
+from perdure.session.findings import how_many
 from perdure.session.layouts import LAYOUTS, Home
 from perdure.session.session import Session
 from perdure.session.stores import Found, Store, files, folders, open_store
@@ -92,7 +93,7 @@ def _warn(made: _Made, to: str, source: str, out: Output) -> None:
         kinds = ", ".join(f"{count} {kind}" for kind, count in made.dropped.items())
         out.note(Styled("Left out: ", "yellow"), f"the rules of {to} forbid it: {kinds}")
     if made.problems:
-        more = f" (and {len(made.problems) - 1} more)" if made.problems[1:] else ""
+        more = f" (and {how_many(made.problems) - 1:,} more)" if made.problems[1:] else ""
         doctor = f"{out.program} sessions doctor {shlex.quote(source)}"
         out.note(Styled("Damaged: ", "yellow"), made.problems[0], more)
         out.note(f"What can be read is there. `{doctor}` says more.")

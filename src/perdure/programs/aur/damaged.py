@@ -73,7 +73,8 @@ async def _decision(shell: Shell) -> str | None:
 
 def told(ref: Found, damage: Damage) -> list[str]:
     """What is wrong with it, and what a repair would keep."""
-    lines = len({problem.line for problem in damage.problems})
+    lines = len({each.line for each in damage.problems if each.line})
+    lines += sum(each.stands_for for each in damage.problems if not each.line)
     return [
         one_line(f"{config.as_typed(ref.path)} is damaged in {counted(lines, 'line')}:"),
         *(f"  {line}" for line in recovering.shown([problem.brief for problem in damage.problems])),

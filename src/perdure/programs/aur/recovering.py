@@ -13,6 +13,7 @@ from perdure.front.output import Copyable, Output, Styled
 from perdure.front.visible import one_line
 from perdure.programs.aur.listing import home
 from perdure.session import doctor, reference
+from perdure.session.findings import how_many
 from perdure.session.stores import Found, Store
 
 _MOST_SHOWN = 10
@@ -30,7 +31,7 @@ def recover(options: SimpleNamespace, out: Output) -> int:
 
 def shown(problems: Sequence[str]) -> list[str]:
     """Of very many the first, and how many more there are."""
-    more = len(problems) - _MOST_SHOWN
+    more = how_many(problems) - _MOST_SHOWN
     return [*map(one_line, problems[:_MOST_SHOWN]), *([f"… and {more:,} more"] if more > 0 else [])]
 
 

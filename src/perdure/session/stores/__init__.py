@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from perdure import config, registry
+from perdure.session.findings import MOST, Rest
 from perdure.session.layouts import home_of, layout_of
 
 if TYPE_CHECKING:
@@ -82,23 +83,40 @@ class Problem(NamedTuple):
     reason: str
     file: str = ""
     """The file's name, where a session has several files and only the name tells them apart."""
+    stands_for: int = 1
+    """How many there are of it: behind a hundred, one stands for all others."""
 
     def __str__(self) -> str:
+        if self.stands_for > 1:
+            return Rest(self.stands_for)
         return f"{self.path} line {self.line}: {self.reason}" if self.line else f"{self.path}: {self.reason}"
 
     @property
     def brief(self) -> str:
         """Where it is known which session it is about."""
+        if self.stands_for > 1:
+            return Rest(self.stands_for)
         place = " of ".join(filter(None, (f"line {self.line}" if self.line else "", self.file)))
         return f"{place}: {self.reason}" if place else self.reason
 
     @property
     def is_torn_end(self) -> bool:
         """Whether it is what a crash leaves of a line that was being written: nothing else is damaged."""
-        return self.reason.startswith(UNFINISHED)
+        return self.stands_for == 1 and self.reason.startswith(UNFINISHED)
 
 
 Problems = list[Problem]
+
+
+def note(problems: Problems, *found: Problem) -> None:
+    """Add to what is wrong with a file: behind a hundred problems the last stands for all others."""
+    for problem in found:
+        if len(problems) <= MOST:
+            problems.append(problem)
+        else:
+            last = problems[-1]
+            count = last.stands_for + problem.stands_for
+            problems[-1] = Problem(last.path, 0, last.reason, last.file, count)
 
 
 class Page(NamedTuple):

@@ -38,6 +38,7 @@ from perdure.session.stores import (
     Repaired,
     cortext_format,
     files,
+    note,
 )
 from perdure.session.stores import cortext_state as layout
 from perdure.session.stores.cortext_format import CortextReader
@@ -69,7 +70,7 @@ class ConversationStore(JsonlStore):
 
     def read_back(self, ref: Found, problems: Problems | None = None) -> Generator[Entry, None, None]:
         if problems is not None:
-            problems.extend([*self._state(ref).problems, *self._told(ref)])
+            note(problems, *self._state(ref).problems, *self._told(ref))
         if not self._is_unwritten(ref):
             yield from super().read_back(ref, problems)
 

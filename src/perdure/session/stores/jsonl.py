@@ -16,6 +16,7 @@ from typing import Self
 from perdure.errors import Conflict, NotSaved, Unreadable
 from perdure.session import ids, tree
 from perdure.session.entry import Entry
+from perdure.session.findings import MOST
 from perdure.session.stores import (
     NOT_A_RECORD,
     START,
@@ -27,6 +28,7 @@ from perdure.session.stores import (
     Repaired,
     files,
     lines,
+    note,
 )
 from perdure.session.stores.file_store import FileStore, counted
 from perdure.session.stores.line_reader import LineReader
@@ -68,12 +70,14 @@ class JsonlStore(FileStore):
                     unfinished = data is not None and offset + len(data) == end
                     (reader.take_rest if unfinished else reader.take)(data, 1 if offset == 0 else _UNCOUNTED)
                     if reader.problems and problems is not None:
-                        if number:
+                        if len(problems) > MOST:
+                            number = 0  # it is counted, and told to nobody
+                        elif number:
                             number -= lines.count(descriptor, offset, numbered)
                         else:
                             number = 1 + lines.count(descriptor, 0, offset)
                         numbered = offset
-                        problems.extend(each._replace(line=number) for each in reader.problems)
+                        note(problems, *(each._replace(line=number) for each in reader.problems))
                     reader.problems.clear()
                     if reader.adopted:
                         break  # a record without an id is named by its place, which only the start can tell
@@ -85,7 +89,7 @@ class JsonlStore(FileStore):
             page = self.read_open(ref, descriptor, START, end)
             if problems is not None:
                 told = set(problems)
-                problems.extend(each for each in page.problems if each not in told)
+                note(problems, *(each for each in page.problems if each not in told))
             yield from islice(reversed(page.entries), given, None)
 
     def writer(self, ref: Found, wait: float = 10.0, after: Cursor | None = START) -> JsonlWriter:
@@ -232,10 +236,11 @@ class JsonlStore(FileStore):
         number: int,
     ) -> list[tuple[bytes, Entry | None]]:
         """A good line as it stands; of any other one the records in it. Each with the entry it holds."""
-        known, told, headed = len(reader.entries), len(reader.problems), reader.headed
+        known, last, headed = len(reader.entries), reader.problems[-1:], reader.headed
         take(text, number)
         new = reader.entries[known:]
-        if text is not None and len(reader.problems) == told and len(new) < 2:
+        is_good = reader.problems[-1:] == last  # which each problem changes, also one that is only counted
+        if text is not None and is_good and len(new) < 2:
             return [(text, new[0] if new else None)]
         header: list[tuple[bytes, Entry | None]] = (
             [(reader.header_raw, None)] if reader.headed > headed else []

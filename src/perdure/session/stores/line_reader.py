@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from perdure.session.entry import Entry
-from perdure.session.stores import UNFINISHED, Header, Problem, lines
+from perdure.session.findings import MOST
+from perdure.session.stores import UNFINISHED, Header, Problem, Problems, lines, note
 
 
 class LineReader(ABC):
@@ -32,7 +33,9 @@ class LineReader(ABC):
         self.header_raw = b"{}"
         """Its record, as it should stand in the file."""
         self.entries: list[Entry] = []
-        self.problems: list[Problem] = []
+        self.problems: Problems = []
+        self.problem_count = 0
+        """All there were, also those that somebody took out of `problems`."""
         self.count = 0
         """Entries before `entries`, in the same file."""
         self.last_before: str | None = None
@@ -81,7 +84,8 @@ class LineReader(ABC):
             text = text.removeprefix(b"\xef\xbb\xbf")
         if not text:
             return
-        if b"{" not in text:  # most of what is no record is told without the price of parsing it
+        # Most of what is no record is known without the price of parsing it; why it is none is told of some.
+        if b"{" not in text or (b"}" not in text and self.problem_count > MOST):
             nuls = not text.strip(b"\0")
             self.problem(
                 number, f"a run of {len(text)} NUL bytes; left out" if nuls else _no_record("no object")
@@ -128,7 +132,8 @@ class LineReader(ABC):
         return len(text)
 
     def problem(self, number: int, reason: str) -> None:
-        self.problems.append(Problem(self.path, number, reason, self.file))
+        self.problem_count += 1
+        note(self.problems, Problem(self.path, number, reason, self.file))
 
     def _salvaged(self, text: bytes) -> tuple[list[bytes], int]:
         return lines.salvage(text, self.record_start, self.is_record)

@@ -16,7 +16,7 @@ from perdure.session import context
 from perdure.session.entry import Body, Compaction, Custom, Entry, Unknown, decode, new, placed
 from perdure.session.record import loads
 from perdure.session.sexp import Keyword, SexpError, Value, scan
-from perdure.session.stores import Header, Problem
+from perdure.session.stores import Header, Problem, note
 from perdure.session.stores.sibyl_document import VERSION, Memory, by_place, quoted
 from perdure.session.stores.sibyl_format import (
     ENTRY_ID,
@@ -202,7 +202,7 @@ class _Reading:
         place, line = self._counted if self._counted[0] <= at else (0, 1)
         line += self._text.count("\n", place, at)
         self._counted = at, line
-        self.problems.append(Problem(self._path, line, reason))
+        note(self.problems, Problem(self._path, line, reason))
 
     # --- what they say ----------------------------------------------------------------------------
 

@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from perdure.session import ids
+from perdure.session.findings import MOST
 from perdure.session.record import REFUSED, dumps, members
-from perdure.session.stores import Durability, Found, Header, Problem, files
+from perdure.session.stores import Durability, Found, Header, Problem, Problems, files, note
 from perdure.session.stores.json_text import Damage, Piece, laid_out, walked
 from perdure.session.stores.plain import moment
 from perdure.session.stores.soleur_edited import is_one_conversation, linked
@@ -57,7 +58,6 @@ _OBJECTS = re.compile(rb"\[\s*+[{\]]")
 _NO_TEXT = re.compile("[\\udc80-\\udcff]")
 _MARK = b"\xef\xbb\xbf"
 _BETWEEN = "\n\n"
-_MOST_PROBLEMS = 100
 _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -280,8 +280,10 @@ class _Reading:
         self._said: dict[int, int] = {}
         """The place of each message in its list, by its number among the items."""
         self._decided: set[int] = set()
-        self._problems: list[Problem] = []
+        self._problems: Problems = []
         self._counted = 0, 1  # a place in the text, and the line it is in
+        self._is_again = False
+        """Whether what is read was read before, and so what is wrong with it was said."""
         self._is_damaged = bool(damage)
         for offset, reason in damage:
             self._say(offset, reason)
@@ -316,6 +318,7 @@ class _Reading:
         self._put_in_order(others, places, {})
         if not is_one_conversation(self._items, self._said):
             self._items, self._said, self._decided = [], {}, set()
+            self._is_again = True
             read = self._read(others)
             said = self._ids_of_messages()
             self._put_in_order(
@@ -424,15 +427,11 @@ class _Reading:
     def _say(self, offset: int, reason: str) -> None:
         if self._text is None:
             raise _Odd
-        if len(self._problems) > _MOST_PROBLEMS:
-            return
         counted, line = self._counted if self._counted[0] <= offset else (0, 1)
         self._counted = offset, line + self._text.count("\n", counted, offset)
         problem = Problem(self._ref.path, self._counted[1], reason)
-        if len(self._problems) == _MOST_PROBLEMS:
-            problem = Problem(self._ref.path, 0, "there is more that is not as it should be")
-        if problem not in self._problems:
-            self._problems.append(problem)
+        if problem not in self._problems and not (self._is_again and len(self._problems) > MOST):
+            note(self._problems, problem)
 
 
 def _number(raw: bytes) -> int:

@@ -34,6 +34,7 @@ from perdure.session.stores import (
     Problems,
     Repaired,
     files,
+    note,
 )
 from perdure.session.stores.file_store import FileStore, counted, found
 from perdure.session.stores.lock import Lock, Turns
@@ -97,7 +98,7 @@ class WholeFileStore(FileStore):
     def read_back(self, ref: Found, problems: Problems | None = None) -> Generator[Entry, None, None]:
         document = self.parse(ref, self.bytes_of(ref))
         if problems is not None:
-            problems.extend(document.problems)
+            note(problems, *document.problems)
         yield from reversed(document.entries)
 
     def writer(self, ref: Found, wait: float = 10.0, after: Cursor | None = START) -> WholeFileWriter:
