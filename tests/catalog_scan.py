@@ -37,8 +37,8 @@ class Seen(NamedTuple):
     id: str
     path: str
     title: str
-    messages: int
-    turns: int
+    messages: int | None
+    turns: int | None
     kind: str
     summary: str
     active: int

@@ -9,7 +9,8 @@
     ├── NotSaved            exit 1   the disk refused; nothing of this call counts as saved
     ├── Conflict            exit 1   the file is not as this process left it; nothing was written
     ├── Unreadable          exit 1   a file cannot be opened or is no session
-    │   └── OthersMayWrite  exit 1   somebody else may have written it, and it would be obeyed
+    │   ├── OthersMayWrite  exit 1   somebody else may have written it, and it would be obeyed
+    │   └── LargeDocument   exit 1   a document that would take too much memory
     ├── NewerFormat         exit 1   a session is of a later version of its format, and is only read
     ├── NotInstalled        exit 1   it takes a package that an extra of this one brings
     ├── NoHome              exit 1   HOME is empty or no directory, and something under it is needed
@@ -158,6 +159,16 @@ class OthersMayWrite(Unreadable):
         """What to do about it is part of the message: that is all that a listing shows of a home."""
         PerdureError.__init__(self, f"{path} is not used: {why}; {remedy}")
         self.reason = why
+
+
+class LargeDocument(Unreadable):
+    """A document that is read as a whole, or not at all."""
+
+    def __init__(self, path: str, size: int, most: int) -> None:
+        super().__init__(
+            path, f"it has {size >> 20:,} MB, and a document of more than {most >> 20} is not opened"
+        )
+        self.hint = "it stays as it is; begin a new session, or take some of its messages out with an editor"
 
 
 class NewerFormat(PerdureError):

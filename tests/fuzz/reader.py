@@ -2,6 +2,7 @@
 
     python -m tests.fuzz.reader lines SEED COUNT FOLDER    make and read COUNT damaged lines
     python -m tests.fuzz.reader file PATH                  read one file, every way there is
+    python -m tests.fuzz.reader home LAYOUT FOLDER         read all sessions there, likewise
 
 Prints one JSON object. The lines are valid ones that were flipped, cut, glued, filled with NULs, nested and
 so on; what each physical line then is, is decided here by the standard library alone.
@@ -16,13 +17,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from perdure import SessionManager
-from perdure.session import tree
+from perdure.session import summary, tree
 from perdure.session.entry import Entry
+from perdure.session.session import Session
 from perdure.session.stores import Found, Problem
 from perdure.session.stores.pi_jsonl import PiStore
+from tests.layouts import store_of
 from tests.pi_files import HEADER, OUR_HEADER, WHOLE, put, said, sealed, store_in
 
-LINES_A_FILE = 1000
+LINES_A_FILE = 200  # of which not so many are damaged that they are only counted
 TOUCHED = 0.4
 
 TEMPLATES = [
@@ -281,14 +284,31 @@ def read_file(path: Path) -> dict[str, object]:
     seconds = time.process_time() - started
     check_back(store, ref, page.entries, page.problems)
     manager = SessionManager(path.parent)
-    summary = manager.list_sessions()[0]
+    listed = manager.list_sessions()[0]
     return {
         "entries": [entry.id for entry in page.entries],
         "problems": [problem.line for problem in page.problems],
-        "listed": summary.problem is not None,
+        "listed": listed.problem is not None,
         "loaded": [entry.id for entry in manager.load_session(ref.id)],
         "seconds": seconds,
     }
+
+
+def read_home(layout: str, folder: str) -> dict[str, object]:
+    store = store_of(layout, folder)
+    texts, told = [], []
+    started = time.process_time()
+    refs = list(store.list())
+    for ref in refs:
+        told.append(bool(store.read(ref).problems))
+        for _ in store.read_back(ref):
+            pass
+        summary.of_session(store, ref)
+        session = Session.view(store, ref)
+        session.context()
+        texts.append([entry.text for entry in session.entries])
+        del session  # one is measured at a time
+    return {"texts": texts, "told": told, "seconds": (time.process_time() - started) / len(refs)}
 
 
 def peak_megabytes() -> float:
@@ -302,12 +322,16 @@ def peak_megabytes() -> float:
 
 
 def main(arguments: list[str]) -> None:
+    base = peak_megabytes()
     match arguments:
         case ["lines", seed, count, folder]:
             result = read_lines(int(seed), int(count), Path(folder))
         case ["file", path]:
             result = read_file(Path(path))
-    print(json.dumps({**result, "megabytes": peak_megabytes()}))
+        case ["home", layout, folder]:
+            result = read_home(layout, folder)
+    peak = peak_megabytes()
+    print(json.dumps({**result, "megabytes": peak, "over_base": peak - base}))
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ def _newest(out: Output, cwd: str) -> Row:
     from perdure.session.catalog import Scope
 
     for row in _rows(Scope.project(cwd).of("pi"), out, 0):
-        if row.messages:
+        if row.messages != 0:
             return row
     hint = "say something without -c to begin one, or resume another project's with -r"
     raise NotFound("Session of this project", cwd, hint=hint)

@@ -18,6 +18,7 @@ from perdure.config import as_typed
 from perdure.front.ages import ago
 from perdure.front.cells import Fragments, cut, folded, padded
 from perdure.front.finder import Offer
+from perdure.front.table import number
 from perdure.front.visible import one_line, visible
 from perdure.session.catalog import Row
 from perdure.session.layouts import LAYOUTS
@@ -65,7 +66,7 @@ def line(row: Row, status: str, columns: int, *, has_project: bool) -> Fragments
     program = padded(cut(one_line(row.program), _PROGRAM), _PROGRAM) + _GAP
     project = cut(one_line(row.project or os.path.basename(row.cwd)), _PROJECT)
     age = cut(ago(row.active / 1000).removesuffix(" ago").replace("just now", "now"), _AGE)
-    said = cut(f"{row.messages:,} msg", _MESSAGES)
+    said = cut(f"{number(row.messages)} msg", _MESSAGES)
     start = [("ansicyan", program if columns >= _HAS_PROGRAM else "")]
     end = [
         ("dim", _GAP + padded(project, _PROJECT) if has_project and columns >= _HAS_PROJECT else ""),

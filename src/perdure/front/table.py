@@ -15,6 +15,11 @@ _GAP = "  "
 _NARROWEST = 8
 
 
+def number(count: int | None) -> str:
+    """`3,000`; `?` where nobody counted."""
+    return "?" if count is None else f"{count:,}"
+
+
 def table(
     out: Output,
     heads: Sequence[str],

@@ -86,6 +86,8 @@ def _told(name: str, error: Exception) -> int:
         reason = error.cause.strerror or str(error.cause)
         out.note(one_line(f"{name}: the output could not be written: {reason}"))
         return 1
+    if isinstance(error, MemoryError):
+        error = PerdureError("There is not enough memory for this", "nothing that was saved is touched")
     if not isinstance(error, PerdureError):
         raise error
     try:

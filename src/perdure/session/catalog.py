@@ -83,8 +83,9 @@ class Row(
     path: str
     title: str
     preview: str
-    messages: int
-    turns: int
+    messages: int | None
+    turns: int | None
+    """None where a session is so large that only its beginning and its end were read."""
     kind: str
     summary: str
     created: int
@@ -220,6 +221,12 @@ class Catalog:
     def count(self, scope: Scope) -> int:
         where, values = self._where(scope)
         counted = f"SELECT count(*) FROM session WHERE {where}"
+        return self._answered(scope, lambda: int(self._one(counted, values)))
+
+    def count_in_part(self, scope: Scope) -> int:
+        """How many are so large that only their beginning and their end were read, and can be searched."""
+        where, values = self._where(scope)
+        counted = f"SELECT count(*) FROM session WHERE turns IS NULL AND {where}"
         return self._answered(scope, lambda: int(self._one(counted, values)))
 
     def search(self, scope: Scope, query: str, *, role: str = "", since: int = 0, limit: int = 0) -> Matches:

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from perdure.errors import Conflict, PerdureError, Unreadable
-from perdure.session import listing, tree
+from perdure.session import listing, summary, tree
 from perdure.session.catalog import KEY_BITS, LATEST, readable, storable
 from perdure.session.entry import (
     Assistant,
@@ -56,6 +56,7 @@ _CHECKED_FIRST = 2**16  # and at its beginning, where that is not the same
 _LONGEST_SAID, _LONGEST_RESULT = 100_000, 10_000
 """Characters of a message, and of what a tool answered, that can be searched for."""
 _MOST_VALUES = 500  # in one statement
+_SMALL = 2**20  # bytes of a file that is read whole in any layout
 
 
 class State(Struct):
@@ -171,9 +172,9 @@ class Indexing:
             self._forget_entries(key, _TITLE if learnt.is_more else None)
         for entry, role, text in said:
             texts.put(key, entry.id, milliseconds(entry.timestamp), role, text)
-        summary = learnt.summary
-        if has_text and summary.is_named:  # which can be searched for, and what it was called before cannot
-            texts.put(key, _TITLE, milliseconds(summary.active), "title", summary.title)
+        about = learnt.summary
+        if has_text and about.is_named:  # which can be searched for, and what it was called before cannot
+            texts.put(key, _TITLE, milliseconds(about.active), "title", about.title)
 
     def _forget(self, known: Known) -> None:
         self._forget_entries(known.key)
@@ -193,6 +194,10 @@ class Indexing:
         store = self._store(home)
         if known and known.state and status and (more := self._more(store, ref, status, stamp, known)):
             return more
+        if status and status.st_size > _SMALL and (part := store.excerpt(ref)):
+            entries = {entry.id: entry for entry in (*part.first, *part.last)}  # each once, as in a tree
+            about = summary.of_excerpt(part, lambda problem: problem.brief)
+            return Learnt(about, [*entries.values()], False, None, store.lock_path(ref))
         check = _check(ref.path, status.st_size if status else 0)
         page = store.read(ref)
         folded = tree.fold(page.entries)
@@ -200,8 +205,8 @@ class Indexing:
         tally.add(folded.entries)
         problems = [*(problem.brief for problem in page.problems), *folded.notices]
         state = _state(store, page, status, State(stamp, page.cursor, check, tally), problems)
-        summary = tally.summary(page.header, problems, page.messages)
-        return Learnt(summary, folded.entries, False, state, store.lock_path(ref))
+        about = tally.summary(page.header, problems, page.messages)
+        return Learnt(about, folded.entries, False, state, store.lock_path(ref))
 
     def _more(
         self, store: FileStore, ref: Found, status: os.stat_result, stamp: int, known: Known
@@ -228,9 +233,9 @@ class Indexing:
             return None
         state.tally.add(page.entries)
         problems = [problem.brief for problem in page.problems]
-        summary = state.tally.summary(page.header, problems)
+        about = state.tally.summary(page.header, problems)
         new = _state(store, page, status, State(stamp, page.cursor, check, state.tally), problems)
-        return Learnt(summary, page.entries, True, new, store.lock_path(ref))
+        return Learnt(about, page.entries, True, new, store.lock_path(ref))
 
     def _is_in_order(self, key: int, entries: Sequence[Entry]) -> bool:
         """Whether each entry is new, and follows one that is there: the tree is then as the file has it."""
@@ -270,36 +275,36 @@ class Indexing:
         known: Known | None,
         learnt: Learnt,
     ) -> int:
-        summary = learnt.summary
+        about = learnt.summary
         mtime = status.st_mtime_ns // 10**6 if status else 0
-        created = milliseconds(summary.created) or min(max(0, mtime), LATEST)
+        created = milliseconds(about.created) or min(max(0, mtime), LATEST)
         is_used_by_opening = LAYOUTS[home.program].is_used_by_opening
-        opened = milliseconds(summary.opened) if is_used_by_opening else 0
+        opened = milliseconds(about.opened) if is_used_by_opening else 0
         columns |= {
             "program": home.program,
             "home": home.path,
             "folder": os.path.dirname(ref.path),
             "path": ref.path,
             "id": ref.id,
-            "title": summary.title,
-            "preview": summary.preview,
-            "messages": summary.messages,
-            "turns": summary.turns,
-            "kind": summary.kind,
-            "summary": summary.summary,
+            "title": about.title,
+            "preview": about.preview,
+            "messages": about.messages,
+            "turns": about.turns,
+            "kind": about.kind,
+            "summary": about.summary,
             "created": created,
-            "active": max(milliseconds(summary.active) or created, opened),
-            "waits": summary.waits,
-            "recorded": summary.status,
-            "cwd": summary.cwd,
-            "project": summary.project,
-            "root": summary.root,
+            "active": max(milliseconds(about.active) or created, opened),
+            "waits": about.waits,
+            "recorded": about.status,
+            "cwd": about.cwd,
+            "project": about.project,
+            "root": about.root,
             "size": status.st_size if status else 0,
-            "problem": summary.problem,
+            "problem": about.problem,
             "lock": learnt.lock,
-            "title_is_cut": summary.title_is_cut,
-            "preview_is_cut": summary.preview_is_cut,
-            "summary_is_cut": summary.summary_is_cut,
+            "title_is_cut": about.title_is_cut,
+            "preview_is_cut": about.preview_is_cut,
+            "summary_is_cut": about.summary_is_cut,
         }
         values = [storable(each) if isinstance(each, str) else each for each in columns.values()]
         if known:

@@ -20,7 +20,8 @@ class SessionSummary(NamedTuple):
     """Its name, or else the first thing the user said, on one line."""
     timestamp: str
     """When somebody last said something; before that, when it was made."""
-    message_count: int
+    message_count: int | None
+    """None if it is so large that only its beginning and its end were read."""
     status: str
     """active: a process is talking in it. interrupted: the last word waits for an answer. idle: neither.
     unreadable: its file cannot be opened."""
@@ -189,12 +190,9 @@ class SessionManager:
 
     def _summary(self, ref: Found) -> SessionSummary:
         try:
-            page = self._store.read(ref)
+            known = summary.of_session(self._store, ref)
         except PerdureError as error:
             return SessionSummary(ref.id, "", "", 0, "unreadable", error.message, "")
-        folded = tree.fold(page.entries)
-        problems = [*map(str, page.problems), *folded.notices]
-        known = summary.of(page.header, folded.entries, problems)
         active = self._store.holder(ref) is not None
         return SessionSummary(
             ref.id,

@@ -79,7 +79,7 @@ def loads(raw: bytes) -> dict[str, Any]:
         value = msgspec.json.decode(raw)
     except REFUSED:
         try:
-            value = json.loads(raw.decode("utf-8", "replace"), parse_int=_int)
+            value = _decode_leniently(raw.decode("utf-8", "replace"))
         except RecursionError:
             raise ValueError("nested too deeply") from None
     if not isinstance(value, dict):
@@ -232,3 +232,6 @@ def _exact_float(text: str) -> float:
 
 def _int(digits: str) -> int | float:
     return int(digits) if len(digits) < 4300 else float(digits)  # the interpreter's own limit
+
+
+_decode_leniently = json.JSONDecoder(parse_int=_int).decode

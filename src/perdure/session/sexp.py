@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from decimal import ROUND_UP, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
 DEPTH = 1000
@@ -127,8 +128,9 @@ def loads(text: str) -> Value:
     return value
 
 
-def scan(text: str, at: int = 0) -> tuple[Value, int]:
-    """The form that begins at `at`, or after the whitespace there, and the offset where it ends."""
+def scan(text: str, at: int = 0, most: int | None = None) -> tuple[Value, int]:
+    """The form that begins at `at`, or after the whitespace there, and the offset where it ends. At most so
+    many words, strings and parentheses may be in it."""
     items: list[Value] = []  # of the innermost list
     tail = _NO_TAIL  # whether a dot was in it, and what then
     around: list[tuple[list[Value], int]] = []  # the same for the lists around it
@@ -143,7 +145,7 @@ def scan(text: str, at: int = 0) -> tuple[Value, int]:
         begun = [n for n in range(len(starts)) if lists[n + 1] is not lists[n]]
         return SexpError(reason, text, offset, [lists[n + 1] for n in begun], [starts[n] for n in begun])
 
-    for token in _TOKEN.finditer(text, at):
+    for token in islice(_TOKEN.finditer(text, at), most):
         kind = token.lastindex
         if tail > _TAIL_AWAITED and kind != _CLOSE and kind:
             raise refused("only one form may follow a dot")
@@ -198,7 +200,7 @@ def scan(text: str, at: int = 0) -> tuple[Value, int]:
             if value is None:
                 continue
         items.append(value)
-    raise AssertionError("some token matches at every place")
+    raise refused(f"more than {most:,} words and lists in one form")  # for some token matches at every place
 
 
 def _unescaped(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -12,13 +12,12 @@ from perdure.errors import PerdureError
 from perdure.session import tree
 from perdure.session.entry import Assistant, Custom, Entry, Message, SessionInfo, ToolCall
 from perdure.session.findings import how_many
-from perdure.session.stores import Found, Header, Store
+from perdure.session.stores import Excerpt, Found, Header, Problem, Store
 
 LONGEST = 200
 """Characters of a text that stands for what was said: a title, a preview, a summary."""
 _LONGEST_NAME = 10_000
 """And of a name, which is shown in full; more than this nobody gave it by hand."""
-_LARGE = 2**26  # bytes that are not read for a title alone
 _SPOKEN = frozenset({"user", "assistant", "system"})
 
 
@@ -28,9 +27,9 @@ class Summary(NamedTuple):
     is_named: bool
     preview: str
     """The last thing anybody said, on one line."""
-    messages: int
-    turns: int
-    """Those of them that somebody said: what tools answered is none."""
+    messages: int | None
+    turns: int | None
+    """Those of them that somebody said: what tools answered is none. None where not all of it was read."""
     kind: str
     """Whom it is with, or what kind of conversation it is, where the layout says so."""
     summary: str
@@ -165,11 +164,33 @@ def of(header: Header, entries: Iterable[Entry], problems: Sequence[str] = ()) -
     return tally.summary(header, problems)
 
 
+def of_session(store: Store, ref: Found) -> Summary:
+    """Of one that is read for it: whole, if it is not very large."""
+    excerpt = getattr(store, "excerpt", None)  # not each store keeps files
+    if excerpt is not None and (part := excerpt(ref)):
+        return of_excerpt(part, str)
+    page = store.read(ref)
+    folded = tree.fold(page.entries)
+    return of(page.header, folded.entries, [*map(str, page.problems), *folded.notices])
+
+
+def of_excerpt(excerpt: Excerpt, tell: Callable[[Problem], str]) -> Summary:
+    """Of a session whose middle nobody read: how much is said in it is known only if it says so itself.
+    `tell` makes a sentence of what is wrong with it."""
+    tally = Tally()
+    tally.add(excerpt.first)
+    prompt = tally.prompt, tally.prompt_is_cut
+    tally.add(excerpt.last)
+    tally.prompt, tally.prompt_is_cut = prompt  # what comes after the middle is not the first that was said
+    first = tell(excerpt.problems[0]) if excerpt.problems else None
+    problem = f"{first} (and more)" if excerpt.problems[1:] else first
+    return tally.summary(excerpt.header)._replace(problem=problem, messages=excerpt.messages, turns=None)
+
+
 def title_of(store: Store, ref: Found) -> str:
     """By which people know a session again that they delete; whatever is wrong with it, it can be deleted."""
     try:
-        page = store.read(ref) if ref.size < _LARGE else None
-        return of(page.header, tree.fold(page.entries).entries).title if page else ""
+        return of_session(store, ref).title
     except (PerdureError, OSError, RecursionError, ValueError):
         return ""
 

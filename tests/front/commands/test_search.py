@@ -9,6 +9,7 @@ import pytest
 from perdure.session.entry import Assistant, Entry, Message, Text, ToolCall, ToolResult, new, placed
 from perdure.session.ids import new_id, stamp
 from perdure.session.session import Session
+from perdure.session.stores.jsonl import JsonlStore
 from tests.front.commands.machine import at_terminal, break_home
 from tests.layouts import ALL
 from tests.moments import next_moment
@@ -53,6 +54,18 @@ def test_words_are_found_where_no_blanks_are_written(machine):
     assert hit["id"] == ref.id
     assert hit["matches"] == ["会話"]
     assert "この会話は" in hit["snippet"]
+
+
+def test_of_a_large_session_it_is_said_that_not_all_was_searched(machine, monkeypatch):
+    """On stderr, whether something was found in it or not; of others there is no such line."""
+    machine.add("pi", "hello", "x" * 2**21, "between", "y" * 2**21, "goodbye")
+    assert "beginning" not in machine.run("search", "--all", "absent").err
+    monkeypatch.setattr(JsonlStore, "large", 2**20)
+    machine.add("pi", "hello again", "x" * 2**21, "between", "y" * 2**21, "goodbye")
+    for word in ("absent", "again"):
+        assert re.search(
+            r"\b1 large session\b.*\bbeginning\b.*\bend\b", machine.run("search", "--all", word).err
+        )
 
 
 def test_nothing_found_is_said_and_exits_3(machine):

@@ -7,6 +7,7 @@ import pytest
 
 from perdure.front.ages import ago, seconds
 from perdure.front.commands.stats import _HEADS
+from perdure.session.stores.jsonl import JsonlStore
 from tests.front.commands.machine import STAMP, Machine, at_terminal, break_home, process
 from tests.layouts import ALL
 
@@ -103,6 +104,17 @@ def test_a_damaged_session_counts_with_what_can_be_read_of_it(machine):
         file.write(b"noise\n")
     facts = machine.run("stats", "--json").data["programs"]["aurora"]
     assert (facts["sessions"], facts["messages"]) == (1, 2)
+
+
+def test_it_is_said_whose_messages_are_not_counted(machine, monkeypatch):
+    """Of a session that is so large that only its beginning and its end were read."""
+    machine.add("pi", "one")
+    assert "not counted" not in machine.run("stats").err
+    monkeypatch.setattr(JsonlStore, "large", 2**20)
+    machine.add("pi", "one", "x" * 2**21, "three")
+    done = machine.run("stats", "--json")
+    assert done.data["programs"]["pi"]["messages"] == 1
+    assert "1 large session" in done.err
 
 
 @pytest.mark.process

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure import config
 from perdure.front.ages import ago
 from perdure.front.output import Styled
-from perdure.front.table import table
+from perdure.front.table import number, table
 from perdure.session.catalog import Catalog, Scope
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
@@ -66,7 +66,7 @@ def _table(out: Output, rows: list[Row], ids: list[str]) -> None:
                 row.program,
                 Styled(id, "cyan"),
                 row.title or "-",
-                f"{row.messages:,}",
+                number(row.messages),
                 ago(row.active / 1000),
                 Styled(status, style) if style else status,
             )

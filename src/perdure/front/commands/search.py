@@ -35,6 +35,7 @@ def search(options: SimpleNamespace, out: Output) -> int:
         with out.progress("Reading sessions") as progress:
             problems = catalog.catch_up(scope, progress.update, text=True)
         found = catalog.search(scope, words, role=options.role, since=since, limit=options.limit)
+        in_part = catalog.count_in_part(scope)
         for problem in (*problems, *([catalog.notice] if catalog.notice else ())):
             out.note(Styled(problem, "yellow"))
         if out.json:
@@ -44,6 +45,12 @@ def search(options: SimpleNamespace, out: Output) -> int:
                 if number:
                     out.line()
                 _show(out, hit, catalog.short(hit.row) if out.is_terminal else hit.row.id)
+    if in_part:
+        from perdure.front.amounts import counted
+
+        whose = "its" if in_part == 1 else "their"
+        sessions = counted(in_part, "large session")
+        out.note(f"Of {sessions} only {whose} beginning and {whose} end were searched.")
     where = "" if options.all else " in this project"
     if not found.hits:
         more = "" if options.all else f"; `{out.program} sessions search --all` looks in all of them"

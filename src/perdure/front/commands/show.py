@@ -108,10 +108,11 @@ class _Face:
         name = reference.name_of(self._session.store, self._session.ref)
         place = as_typed(about.cwd) if self._is_terminal else about.cwd
         count = sum(entry.type == "message" for entry in shown)
-        said = f"{count:,} of " if count < about.messages else ""
+        messages = about.messages or 0
+        said = f"{count:,} of " if count < messages else ""
         others = render.other_branches(self._session, shown)
         branches = "1 other branch" if others == 1 else f"{others:,} other branches"
-        facts = [name, f"{said}{counted(about.messages, 'message')}", f"{branches}: --tree" if others else ""]
+        facts = [name, f"{said}{counted(messages, 'message')}", f"{branches}: --tree" if others else ""]
         facts += [place, render.status(self._session, about)]
         yield self._styled(self._fitted(about.title or name), "bold")
         yield self._styled(self._fitted(" · ".join(one_line(fact) for fact in facts if fact)), "dim")

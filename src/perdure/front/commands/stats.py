@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 from perdure.front.ages import ago
-from perdure.front.amounts import size
+from perdure.front.amounts import counted, size
 from perdure.front.output import Output, Styled
 from perdure.front.table import table
 from perdure.session import reference
@@ -45,6 +45,8 @@ def stats(options: SimpleNamespace, out: Output) -> int:
     gone = reference.deleted(scope.homes, problems)
     for problem in dict.fromkeys((*problems, *notices)):
         out.note(Styled(problem, "yellow"))
+    if uncounted := sum(row.messages is None for row in rows):
+        out.note(f"The messages of {counted(uncounted, 'large session')} are not counted.")
     programs = {
         name: _sums(
             [row for row in rows if row.program == name], [each for each in gone if each.store.name == name]
@@ -67,7 +69,7 @@ def stats(options: SimpleNamespace, out: Output) -> int:
 def _sums(rows: Sequence[Row], gone: Sequence[Deleted]) -> _Sums:
     return _Sums(
         len(rows),
-        sum(row.messages for row in rows),
+        sum(row.messages or 0 for row in rows),
         sum(row.size for row in rows),
         min((row.created for row in rows if row.created), default=0),
         max((row.active for row in rows), default=0),

@@ -9,7 +9,7 @@ from perdure.errors import UsageError
 from perdure.front.ages import when
 from perdure.front.amounts import counted
 from perdure.front.output import Styled
-from perdure.front.table import table
+from perdure.front.table import number, table
 from perdure.session.catalog import Catalog, Lasting, Scope, stamp
 from perdure.session.layouts import Home, home_of
 
@@ -34,7 +34,7 @@ class Listed(Lasting, namedtuple("Listed", "id kind turns created title recorded
     program = "aurora"
     id: str
     kind: str
-    turns: int
+    turns: int | None
     created: int
     title: str
     problem: str | None
@@ -98,7 +98,7 @@ def _show(
         (
             Styled(name, "cyan"),
             row.kind or "-",
-            f"{row.turns:,}",
+            number(row.turns),
             when(row.created / 1000) or "-",
             Styled(status, _STYLES[status]) if status in _STYLES else status,
             row.title or "-",

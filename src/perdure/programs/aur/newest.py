@@ -29,7 +29,7 @@ def find_newest(cwd: str, out: Output) -> Newest:
             problems = catalog.catch_up(everywhere, progress.update)
         for scope, among in ((here, "the newest of this directory"), (everywhere, "the newest of all")):
             for row in catalog.rows(scope):
-                if row.turns and row.lock:
+                if row.turns != 0 and row.lock:
                     return Newest(row.path, among)
     where = config.as_typed(home().sessions)
     raise PerdureError(

@@ -39,7 +39,7 @@ class Listed(Lasting, namedtuple("Listed", "id kind title messages active record
     id: str
     kind: str
     title: str
-    messages: int
+    messages: int | None
     active: int
     problem: str | None
 
@@ -146,7 +146,7 @@ def _some(what: type[T], workspace: Workspace, out: Output, kind: str, status: s
         found = catalog.some(scope, what, status=status)
         for problem in (*problems, *([catalog.notice] if catalog.notice else ())):
             out.note(Styled(problem, "yellow"))
-    return [row for row in found if (row.messages or row.problem) and kind in ("", row.kind)]
+    return [row for row in found if (row.messages != 0 or row.problem) and kind in ("", row.kind)]
 
 
 def summary_of(row: Row) -> str:

@@ -108,7 +108,9 @@ def _rows(out: Output) -> tuple[list[Row], list[str]]:
     with Catalog() as catalog:
         with out.progress("Reading sessions") as progress:
             problems = catalog.catch_up(scope, progress.update)
-        rows = [row for row in catalog.rows(scope) if row.messages or row.problem or _holds_something(row)]
+        rows = [
+            row for row in catalog.rows(scope) if row.messages != 0 or row.problem or _holds_something(row)
+        ]
         return rows, problems
 
 

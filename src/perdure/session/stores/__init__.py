@@ -130,6 +130,21 @@ class Page(NamedTuple):
     """Why the session is read and never written, if it is."""
 
 
+class Excerpt(NamedTuple):
+    """The beginning and the end of a session that is too large to be read only to be listed."""
+
+    first: list[Entry]
+    last: list[Entry]
+    """Neither is in a tree: what is between them was not read."""
+    problems: list[Problem]
+    header: Header
+    messages: int | None = None
+    """How many there are in all, where the session says so itself."""
+
+
+A_PART = 2**19
+"""In bytes: so much is read of the beginning of such a session, and so much of its end."""
+
 NOT_A_RECORD = "an entry's record must be one JSON object on one line"
 """Why an append refuses an entry that no reading could give back."""
 

@@ -30,6 +30,7 @@ from perdure.session.stores import (
     START,
     Cursor,
     Durability,
+    Excerpt,
     Found,
     Header,
     Page,
@@ -90,6 +91,14 @@ class ConversationStore(JsonlStore):
             header = header._replace(covers=cursor.entries)
         problems = [*reader.problems, *state.problems, *_lost(ref, state, end), *self._told(ref)]
         return Page(reader.entries, cursor, problems, header)
+
+    def excerpt_open(self, ref: Found, descriptor: int, end: int) -> Excerpt:
+        state = self._state(ref)
+        found = super().excerpt_open(ref, descriptor, end)
+        is_behind = state.covers(end) < end
+        header = self._header(ref, state, found.first, found.last if is_behind else ())
+        note(found.problems, *state.problems, *_lost(ref, state, end), *self._told(ref))
+        return found._replace(header=header, messages=None if is_behind else state.messages)
 
     def _told(self, ref: Found) -> list[Problem]:
         return [self.behind[ref.path]] if ref.path in self.behind else []

@@ -56,6 +56,12 @@ class State(NamedTuple):
         size = _value(self.members.get("log_bytes", b"null"))
         return size if type(size) is int and size >= 0 else None
 
+    @property
+    def messages(self) -> int | None:
+        """How many there were; None if it does not say."""
+        count = _value(self.members.get("message_count", b"null"))
+        return count if type(count) is int and count >= 0 else None
+
     def covers(self, size: int) -> int:
         """How much of a log of this size it takes into account. One that does not say, all of it: another
         program wrote it, beside the log."""

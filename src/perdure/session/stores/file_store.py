@@ -20,7 +20,7 @@ from perdure.errors import Held, InvalidId, NotFound, NotSaved, PerdureError, Un
 from perdure.session import ids, listing, strangers, trash, unused_locks
 from perdure.session.entry import Entry
 from perdure.session.layouts import LAYOUTS
-from perdure.session.stores import START, Cursor, Durability, Found, Header, Page, files
+from perdure.session.stores import START, Cursor, Durability, Excerpt, Found, Header, Page, files
 from perdure.session.stores.lock import Lock, holder
 from perdure.session.trash import Leaving
 from perdure.session.trash_note import Trashed, is_relative
@@ -34,6 +34,8 @@ class FileStore(ABC):
     """How many folders a session's file may be below the root."""
     private: ClassVar[bool] = True
     """Whether what is made is for its owner only; else the user's umask rules."""
+    large: ClassVar[int]
+    """In bytes: a file that has more is not read whole to be listed, or to be searched in."""
 
     def __init__(self, home: str, root: str, durability: Durability, *, cwd: str | None = None) -> None:
         if durability not in ("power", "process"):
@@ -57,6 +59,18 @@ class FileStore(ABC):
             return os.path.abspath(self._cwd or "")
         except OSError:
             return ""  # the directory this process was started in is gone
+
+    def excerpt(self, ref: Found) -> Excerpt | None:
+        """What a listing has to know of a session that is larger than `large`, from its beginning and its end
+        alone; None for any other, which is read whole."""
+        return None
+
+    def is_large(self, ref: Found) -> bool:
+        try:
+            found = files.status(self.root, self.relative(ref))
+        except OSError:
+            return False  # reading it says why
+        return found is not None and found.st_size > self.large
 
     def header(self, ref: Found) -> Header:
         """What is known of a session as a whole before its entries are read; `read` may know more."""

@@ -364,6 +364,8 @@ def told(kind: type[NotSaved] | type[Unreadable], path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise kind(path, error) from error
+    except MemoryError as error:
+        raise kind(path, "there is not enough memory for it") from error
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -27,6 +27,9 @@ _CHEAP = 2**28
 _NO_OBJECT = 2**14  # what an item costs that is none, as if so many characters had been in vain
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
 _BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|([\[{])|([\]}])', re.DOTALL)
+_BRACKET_IN_TEXT = re.compile(_BRACKET.pattern.decode(), re.DOTALL)
+_LONG = 2**20  # a shorter text has no room for so many values that they matter
+_any_value = msgspec.json.Decoder(msgspec.Raw)
 _SPACE = re.compile(r"[ \t\r\n]*+")
 
 
@@ -205,7 +208,7 @@ class Walk:
             self.lists.setdefault(name, [])
             return self._after_item if self._next() == "]" else self._item
         self._list, self._guessing = name if name in self._names else None, True
-        self.members[name], _ = self._piece()
+        self.members[name] = self._whole_value() or self._piece()[0]
         return self._after_member
 
     def _after_member(self) -> Step:
@@ -221,7 +224,8 @@ class Walk:
             self._worth -= _NO_OBJECT
             if self._worth <= 0:
                 raise self._error("too many items that are no objects")
-        piece, value = self._piece()
+        whole = None if self._guessing else self._whole_value()
+        piece, value = (whole, None) if whole else self._piece()
         if self._by_lines and self._unit is not None:
             self._check_lines(piece.offset, self._unit)
         name = self._list
@@ -326,6 +330,24 @@ class Walk:
         start = self._at
         value, self._at = _decoded(self._text, start)
         return Piece(start, self._text[start : self._at].encode("utf-8", "surrogateescape")), value
+
+    def _whole_value(self) -> Piece | None:
+        """A sound object or list, without making the values in it, of which there may be very many."""
+        text, start = self._text, self._at
+        if len(text) < _LONG or text[start : start + 1] not in ("{", "["):
+            return None
+        depth = 0
+        for match in _BRACKET_IN_TEXT.finditer(text, start):
+            depth += bool(match[1]) - bool(match[2])
+            if not depth:
+                raw = text[start : match.end()].encode("utf-8", "surrogateescape")
+                try:
+                    _any_value.decode(raw)
+                except REFUSED:
+                    return None
+                self._at = match.end()
+                return Piece(start, raw)
+        return None
 
     def _error(self, reason: str) -> JSONDecodeError:
         return JSONDecodeError(reason, self._text, self._at)

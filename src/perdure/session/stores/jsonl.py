@@ -18,9 +18,11 @@ from perdure.session import ids, tree
 from perdure.session.entry import Entry
 from perdure.session.findings import MOST
 from perdure.session.stores import (
+    A_PART,
     NOT_A_RECORD,
     START,
     Cursor,
+    Excerpt,
     Found,
     Header,
     Page,
@@ -37,10 +39,15 @@ from perdure.session.stores.log import AppendLog
 
 _FINGERPRINT = 32  # bytes before a cursor, to tell a file that grew from one that was rewritten
 _UNCOUNTED = -1
+_FAR = 2  # any line but the first: how many are before it is not known
 _HEADER_WITHIN = 2**14
+_MOST_LINES = 2**16  # of a file that is not large: an entry takes memory also where it says nothing
+_FEW = 2**20  # bytes of a file whose lines need not be counted
 
 
 class JsonlStore(FileStore):
+    large = 2**25
+
     @abstractmethod
     def reader(self, ref: Found) -> LineReader:
         """A new one, that has read nothing."""
@@ -91,6 +98,43 @@ class JsonlStore(FileStore):
                 told = set(problems)
                 note(problems, *(each for each in page.problems if each not in told))
             yield from islice(reversed(page.entries), given, None)
+
+    def excerpt(self, ref: Found) -> Excerpt | None:
+        if not self.is_large(ref):
+            return None
+        with files.open_to_read(self.root, self.relative(ref)) as file, files.told(Unreadable, ref.path):
+            descriptor = file.fileno()
+            end = os.fstat(descriptor).st_size
+            return self.excerpt_open(ref, descriptor, end)
+
+    def is_large(self, ref: Found) -> bool:
+        if super().is_large(ref):
+            return True
+        if ref.size and ref.size <= _FEW:
+            return False
+        with files.open_to_read(self.root, self.relative(ref)) as file, files.told(Unreadable, ref.path):
+            size = os.fstat(file.fileno()).st_size
+            return size > _FEW and lines.count(file.fileno(), 0, size) > _MOST_LINES
+
+    def excerpt_open(self, ref: Found, descriptor: int, end: int) -> Excerpt:
+        first, number = self.reader(ref), 0
+        beginning = lines.Forward(descriptor, 0, A_PART)
+        for batch in beginning:
+            number = first.take_all(batch, number)
+        if not lines.ends_within(descriptor, beginning.offset, lines.LONGEST):
+            first.take(None, number + 1)
+        last = self.with_header(ref, descriptor, end)
+        forward = lines.Forward(descriptor, max(0, end - A_PART), end)
+        torn = 1  # a line of which only the end is there
+        for batch in forward:
+            last.take_all(batch[torn:], _FAR)
+            torn = 0
+        if forward.rest != b"" and not torn:
+            last.take_rest(forward.rest, _FAR)
+        problems = first.problems
+        note(problems, *(each._replace(line=0) for each in last.problems))
+        named = last.entries if last.sound and not last.adopted else []  # else only the start tells their ids
+        return Excerpt(first.entries, named, problems, first.header)
 
     def writer(self, ref: Found, wait: float = 10.0, after: Cursor | None = START) -> JsonlWriter:
         lock = self.lock(ref, wait)

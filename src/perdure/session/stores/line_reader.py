@@ -14,6 +14,8 @@ from perdure.session.entry import Entry
 from perdure.session.findings import MOST
 from perdure.session.stores import UNFINISHED, Header, Problem, Problems, lines, note
 
+_OVERFULL = f"more than {lines.MOST_NAMES:,} names; left out"
+
 
 class LineReader(ABC):
     """Lines in, entries and problems out. One for each pass over a file, from its start or from a cursor."""
@@ -91,6 +93,9 @@ class LineReader(ABC):
                 number, f"a run of {len(text)} NUL bytes; left out" if nuls else _no_record("no object")
             )
             return
+        if len(text) > lines.LONG and lines.is_overfull(text):
+            self.problem(number, _OVERFULL)
+            return
         try:
             self.record(text, number)
             return
@@ -112,6 +117,9 @@ class LineReader(ABC):
         """
         if text is None:
             self.problem(number, f"the last line is longer than {lines.LONGEST >> 20} MB; left out")
+            return 0
+        if lines.is_overfull(text):
+            self.problem(number, _OVERFULL)
             return 0
         try:
             self.record(text.strip(b" \t\r"), number)

@@ -11,11 +11,13 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 LONGEST = 64 * 2**20
 _CHUNK = 2**20
 _FIRST_BLOCK_BACK = 2**13
+_SKIPPED = 2**16  # so little that its memory is used again and again
 
 
 class Line(NamedTuple):
@@ -41,7 +43,8 @@ class Forward:
         at = self.offset
         pieces: list[bytes] = []  # of the line that is not complete yet
         length = 0
-        while chunk := os.pread(self._descriptor, min(_CHUNK, self._end - at), at):
+        size = _CHUNK
+        while chunk := os.pread(self._descriptor, min(size, self._end - at), at):
             at += len(chunk)
             first, *others = chunk.split(b"\n")
             length += len(first)
@@ -49,8 +52,9 @@ class Forward:
                 pieces.append(first)
             if not others:
                 if length > LONGEST:
-                    pieces = []
+                    pieces, size = [], _SKIPPED
                 continue
+            size = _CHUNK
             lines: list[bytes | None] = [b"".join(pieces) if length <= LONGEST else None, *others[:-1]]
             self.offset = at - len(others[-1])
             pieces, length = [others[-1]], len(others[-1])
@@ -86,6 +90,18 @@ def backward(descriptor: int, end: int) -> Iterator[Line]:
         yield Line(0, b"".join(reversed(pieces)) if length <= LONGEST else None)
 
 
+def ends_within(descriptor: int, start: int, longest: int) -> bool:
+    """Whether the line that begins at `start` has an end, which is also that of the file, before so many
+    bytes."""
+    at = start
+    while at <= start + longest:
+        chunk = os.pread(descriptor, _SKIPPED, at)
+        if not chunk or b"\n" in chunk:
+            return True
+        at += len(chunk)
+    return False
+
+
 def count(descriptor: int, start: int, end: int) -> int:
     """How many lines end between two places."""
     ended = 0
@@ -95,6 +111,39 @@ def count(descriptor: int, start: int, end: int) -> int:
     return ended
 
 
+# --- what is refused before it is parsed -----------------------------------------------------------
+
+MOST_NAMES = 100_000
+LONG = 2**20  # a shorter line has no room for so many names that they matter
+_NAME_END = re.compile(rb'"\s*:')
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}:]', re.DOTALL)
+_OPEN, _CLOSE, _COLON = frozenset(b"[{"), frozenset(b"]}"), ord(":")
+
+
+def is_overfull(line: bytes) -> bool:
+    """Whether a line, or an item of a document, is an object of so many names that they would cost more than
+    they say. What is inside its values does not count: they are not taken apart."""
+    if len(line) < LONG or not _has_names(line, MOST_NAMES):
+        return False
+    depth = names = 0
+    for token in _TOKEN.finditer(line):
+        first = line[token.start()]
+        if first in _OPEN:
+            depth += 1
+        elif first in _CLOSE:
+            depth -= 1
+        elif first == _COLON and depth == 1:
+            names += 1
+            if names > MOST_NAMES:
+                return True
+    return False
+
+
+def _has_names(line: bytes, most: int) -> bool:
+    """Whether there may be more than so many, at any depth: what looks like one may be text."""
+    return next(islice(_NAME_END.finditer(line), most, None), None) is not None
+
+
 # --- what can be saved of a line that is not one record -------------------------------------------
 
 RECORD_START = re.compile(r'\{\s*"(?:type|id|parentId|timestamp)"\s*:')
@@ -102,6 +151,7 @@ _GAP = re.compile(r"[\s\0]*")
 _END = re.compile(r"[\s\0]*(?:\{|\Z)")
 _LONGEST_SALVAGED = 8 * 2**20  # parsing what may be damaged takes many times its size
 _MOST_FAILURES = 64
+_decode = json.JSONDecoder(parse_int=float).raw_decode
 
 
 def is_record(value: Any) -> bool:
@@ -123,7 +173,6 @@ def salvage(
     if len(line) > _LONGEST_SALVAGED:
         return [], 0
     text = line.decode("utf-8", "surrogateescape")
-    decoder = json.JSONDecoder(parse_int=float)
     found: list[bytes] = []
     at = behind = failures = whole = 0
     parsed = 4 * len(text)  # how much of failed tries is still worth its time
@@ -131,7 +180,7 @@ def salvage(
         begin = match.start()
         at = begin + 1
         try:
-            value, end = decoder.raw_decode(text, begin)
+            value, end = _decode(text, begin)
         except (ValueError, RecursionError) as error:
             failures += 1
             parsed -= getattr(error, "pos", len(text)) - begin

@@ -18,6 +18,7 @@ with the number of messages before it, so that the order of all is restored.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from typing import TypeGuard
 
@@ -38,12 +39,33 @@ COMMANDS = "perdure.commands"
 Each prompt behind it is one more, so a conversation needs one of them."""
 
 
+class Forms:
+    """The forms of messages as they stood in the text that was read, which is kept once and not in pieces."""
+
+    def __init__(self, text: str = "", entries: Sequence[Entry] = ()) -> None:
+        self._text = text
+        self._entries = entries
+        self._starts = array("q", [-1]) * len(entries)
+        self._ends = array("q", [-1]) * len(entries)
+
+    def put(self, number: int, start: int, end: int) -> None:
+        """Where that of the entry of this number is."""
+        self._starts[number], self._ends[number] = start, end
+
+    def of(self, number: int, entry: Entry) -> str:
+        """Empty if it was not read as it is now."""
+        if number >= len(self._entries) or self._entries[number] is not entry or self._starts[number] < 0:
+            return ""
+        return self._text[self._starts[number] : self._ends[number]]
+
+
 class Memory:
     """What is known of a document beside its entries."""
 
     def __init__(self) -> None:
         self.messages: dict[bytes, str] = {}
-        """For each entry's line the form it had, or was given; empty for one that cannot be a message."""
+        """For each entry's line the form it was given; empty for one that cannot be a message."""
+        self.forms = Forms()
         self.records: dict[bytes, str] = {}
         self.prompts: dict[bytes, bool] = {}
         """For each message's line whether the user said it."""
@@ -70,10 +92,11 @@ def text_of(document: Document, saved: str) -> str:
     messages: list[str] = []
     others: list[str] = []
     state = _State(memory)
-    for entry, is_on_path in zip(document.entries, _on_path(document.entries), strict=True):
+    for number, is_on_path in enumerate(_on_path(document.entries)):
+        entry = document.entries[number]
         if is_on_path:
             state.add(entry, len(messages))
-        form = _message(entry, memory) if is_on_path else ""
+        form = (memory.forms.of(number, entry) or _message(entry, memory)) if is_on_path else ""
         if form and (entry.type == "message" or entry.id == by_place(len(messages))):
             messages.append(form)
         else:

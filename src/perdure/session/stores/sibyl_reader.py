@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import itertools
 import re
+from array import array
 from collections import deque
 from typing import Any, NamedTuple
 
 from perdure.errors import NewerFormat
 from perdure.session import context
-from perdure.session.entry import Body, Compaction, Custom, Entry, Unknown, decode, new, placed
+from perdure.session.entry import Body, Compaction, Custom, Entry, Unknown, decode, new, placed, share
 from perdure.session.record import loads
 from perdure.session.sexp import Keyword, SexpError, Value, scan
-from perdure.session.stores import Header, Problem, note
-from perdure.session.stores.sibyl_document import VERSION, Memory, by_place, quoted
+from perdure.session.stores import Excerpt, Header, Problem, Problems, note
+from perdure.session.stores.sibyl_document import VERSION, Forms, Memory, by_place, quoted
 from perdure.session.stores.sibyl_format import (
     ENTRY_ID,
     PARENT_ID,
@@ -45,9 +46,15 @@ _MOST_TRIED = 4
 """Times the text's length: so much is read at most of forms that turn out to be none."""
 
 
+_MOST_IN_A_FORM = 200_000
+"""Words, strings and parentheses of one message or field: each takes more memory than text."""
+
+
 def document_of(path: str, id: str, data: bytes) -> Document:
     """Whatever is in the file. `id` is the session's, whatever it says itself."""
-    reading = _Reading(path, data)
+    given = [data]
+    del data  # it may be large: whoever decodes it is the last to have it
+    reading = _Reading(path, given)
     reading.run()
     entries = reading.entries()
     header = reading.header(id, entries)
@@ -56,31 +63,49 @@ def document_of(path: str, id: str, data: bytes) -> Document:
     return Document(header, entries, reading.problems, memory, reading.is_damaged, reading.refusal, count)
 
 
+def excerpt_of(path: str, id: str, first: bytes, last: bytes) -> Excerpt:
+    """What is whole in the beginning of a session's file, and in its end."""
+    found = [_Reading(path, [first]), _Reading(path, [last])]
+    entries = []
+    for reading in found:
+        reading.run()
+        entries.append(reading.entries())
+    found[0].fields = {**found[1].fields, **found[0].fields}
+    header = found[0].header(id, entries[0])
+    is_begun = first.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"("
+    is_ended = last.rstrip()[-1:] == b")"
+    reason = "it ends too early" if is_begun else "no session begins here"
+    problems = [] if is_begun and is_ended else [Problem(path, 0, reason)]
+    return Excerpt(entries[0], entries[1], problems, header, found[0].told_count)
+
+
 class _Field(NamedTuple):
     value: Value
     text: str
     at: int
 
 
-class _Message(NamedTuple):
-    entry: Entry
-    """Its id, or its parent, is empty where the form has none."""
-    text: str
-
-
 class _Reading:
     """One pass over a text: fields, messages and entries out, and what is wrong with it."""
 
-    def __init__(self, path: str, data: bytes) -> None:
-        self.problems: list[Problem] = []
+    def __init__(self, path: str, given: list[bytes]) -> None:
+        """`given` has the file's bytes, which are taken out of it."""
+        self.problems: Problems = []
         self.is_damaged = False
         self.refusal: NewerFormat | None = None
         self.memory = Memory()
         self._path = path
         self._text = ""
         self._counted = 0, 1  # a place in the text, and the line it is in
-        self._fields: dict[str, _Field] = {}
-        self._messages: list[_Message] = []
+        self.fields: dict[str, _Field] = {}
+        self._messages: list[Entry] = []
+        """The id, or the parent, is empty where the form has none."""
+        self._count = 0
+        self._first = ""
+        """How many messages there are, and when the first of them was said."""
+        self._starts = array("q")
+        self._ends = array("q")
+        """Where in the text the form of each message is: a copy of each would be all of the text again."""
         self._records: list[tuple[int, Entry]] = []
         self._within: Keyword | None = None
         """The list whose elements are being read."""
@@ -88,7 +113,7 @@ class _Reading:
         """Between what cannot be read and the next form that can."""
         self._before_the_end: set[str] | None = None
         """Once the session's form has ended: the ids and texts of all messages in it."""
-        self._decode(data.removeprefix(b"\xef\xbb\xbf"))
+        self._decode(given)
         self._left = _MOST_TRIED * len(self._text)
 
     def run(self) -> None:
@@ -104,7 +129,7 @@ class _Reading:
                 at = _skip(text, at + 1)
             else:
                 try:
-                    value, end = scan(text, at)
+                    value, end = scan(text, at, _MOST_IN_A_FORM)
                     if end == len(text) and text[end - 1] not in ')"':
                         raise SexpError("the text ends inside a word", text, end, [], [])
                 except SexpError as error:
@@ -118,7 +143,7 @@ class _Reading:
                 if self._within or _begins_with(value, ROLE) or _begins_with(value, _AFTER):
                     end = self._element(value, at, end)
                 elif key is not None:
-                    self._fields.setdefault(key.name, _Field(value, text[at:end], at))
+                    self.fields.setdefault(key.name, _Field(value, text[at:end], at))
                     key = None
                 elif isinstance(value, Keyword):
                     key = value
@@ -136,7 +161,8 @@ class _Reading:
 
     # --- where forms are --------------------------------------------------------------------------
 
-    def _decode(self, data: bytes) -> None:
+    def _decode(self, given: list[bytes]) -> None:
+        data = given.pop().removeprefix(b"\xef\xbb\xbf")
         try:
             self._text = data.decode()
         except UnicodeDecodeError as error:
@@ -169,9 +195,11 @@ class _Reading:
             if self._within:
                 self._within = None
                 return _skip(text, at)
-            self._before_the_end = {part for each in self._messages for part in (each.entry.id, each.text)}
             if not text[at:].strip(_BLANKS + "\0"):
+                self._before_the_end = set()
                 return len(text)
+            texts = (self._form(number) for number in range(len(self._messages)))
+            self._before_the_end = {*texts, *(entry.id for entry in self._messages)}
             self._damage(_skip(text, at), "more behind the end of the session")
         return self._next(at)
 
@@ -228,8 +256,14 @@ class _Reading:
             entry = new(Unknown(_FORM, {"form": text}), parent_id="")
         known = self._before_the_end
         if known is None or not ((entry.id and entry.id in known) or text in known):
-            self._messages.append(_Message(entry, text))
+            self._messages.append(entry)
+            self._starts.append(at)
+            self._ends.append(end)
         return end
+
+    def _form(self, number: int) -> str:
+        """The text of a message."""
+        return self._text[self._starts[number] : self._ends[number]]
 
     def _record(self, value: Value) -> tuple[int, Entry]:
         fields = properties(value)
@@ -241,8 +275,8 @@ class _Reading:
     # --- all of it --------------------------------------------------------------------------------
 
     def header(self, id: str, entries: list[Entry]) -> Header:
-        fields, memory = self._fields, self.memory
-        memory.count = len(self._messages)
+        fields, memory = self.fields, self.memory
+        memory.count = self._count
         memory.modified = self._moment("last-modified")
         own = self._string("id")
         if "id" in fields and own != id:
@@ -250,7 +284,6 @@ class _Reading:
         created = fields.get("created-at")
         if created and not isinstance(created.value, str | None):
             memory.created = created.text
-        first = next((each.entry.timestamp for each in self._messages), "")
         known = self._json("facts")
         facts = dict(known) if isinstance(known, dict) else {}
         for name, field in fields.items():
@@ -261,7 +294,7 @@ class _Reading:
             facts["command_count"] = count
         return Header(
             id,
-            self._moment("created-at") or first,
+            self._moment("created-at") or self._first,
             self._string("cwd"),
             self._string("parent-session"),
             facts,
@@ -269,10 +302,11 @@ class _Reading:
 
     def entries(self) -> list[Entry]:
         """In the session's order, each with an id and a parent."""
-        taken = {each.entry.id for each in self._messages} | {entry.id for _, entry in self._records}
+        taken = {entry.id for entry in self._messages} | {entry.id for _, entry in self._records}
         records = deque(sorted(self._records, key=lambda record: record[0]))
         reset_at, summary_at = self._implied()
         count = len(self._messages)
+        places, numbers = array("q"), array("q")  # of messages that stay as they are: among all, among them
         made: list[Entry] = []
         tip: str | None = None  # the end of the conversation so far
         above: str | None = None  # the same, without what only this reading put there
@@ -291,7 +325,7 @@ class _Reading:
             if number == summary_at:
                 add(self._made("summary", Compaction(self._string("summary"), following), tip, taken))
 
-        for number, (entry, text) in enumerate(self._messages):
+        for number, entry in enumerate(self._messages):
             while records and records[0][0] <= number:
                 add(records.popleft()[1])
             above, id = above if is_form else tip, entry.id or _free(by_place(number), taken)
@@ -301,15 +335,24 @@ class _Reading:
             if parent == "" or (parent == above != tip):
                 parent = tip
             if (id, parent) != (entry.id, entry.parent_id):
-                text = _in_its_place(entry, text, id, parent)
+                form = _in_its_place(entry, self._form(number), id, parent)
                 entry = placed(entry, id=id, parent_id=parent)
-            if text:
-                self.memory.messages[entry.line] = text
+                if form:
+                    self.memory.messages[entry.line] = form
+            else:
+                places.append(len(made))
+                numbers.append(number)
+            share(entry, made[-1] if made else None)
             made.append(entry)
             tip = id
         for _, entry in records:
             add(entry)
         add_implied(count, "")
+        self._count, self._first = count, self._messages[0].timestamp if self._messages else ""
+        self._messages = []  # all of them are in what is returned
+        self.memory.forms = forms = Forms(self._text, made)
+        for place, number in zip(places, numbers, strict=True):
+            forms.put(place, self._starts[number], self._ends[number])
         return made
 
     def _implied(self) -> tuple[int, int]:
@@ -326,12 +369,17 @@ class _Reading:
     def _made(self, name: str, body: Body, parent: str | None, taken: set[str]) -> Entry:
         return new(body, id=_free(name, taken), parent_id=parent, timestamp=self._moment("last-modified"))
 
+    @property
+    def told_count(self) -> int | None:
+        """How many messages there are by what it says itself."""
+        return self._number("message-count") or None
+
     def _moment(self, name: str) -> str:
-        field = self._fields.get(name)
+        field = self.fields.get(name)
         return moment_of(field.value) or self._string(name) if field else ""
 
     def _number(self, name: str) -> int:
-        field = self._fields.get(name)
+        field = self.fields.get(name)
         return field.value if field and isinstance(field.value, int) and field.value > 0 else 0
 
     def _string(self, name: str) -> str:
@@ -339,7 +387,7 @@ class _Reading:
         return value if isinstance(value, str) else ""
 
     def _json(self, name: str) -> Any:
-        field = self._fields.get(name)
+        field = self.fields.get(name)
         if field is None or isinstance(field.value, str):
             return field and field.value
         try:

@@ -20,11 +20,11 @@ from perdure import config
 from perdure.errors import InvalidId, PerdureError
 from perdure.session import ids
 from perdure.session.entry import Entry
-from perdure.session.stores import Durability, Found, Header, sibyl_rules
+from perdure.session.stores import Durability, Excerpt, Found, Header, sibyl_rules
 from perdure.session.stores.file_store import found
 from perdure.session.stores.sibyl_document import VERSION_FORM, Memory, text_of
 from perdure.session.stores.sibyl_index import Index, Row
-from perdure.session.stores.sibyl_reader import document_of
+from perdure.session.stores.sibyl_reader import document_of, excerpt_of
 from perdure.session.stores.whole_file import Document, WholeFileStore
 
 _FILE = "session.lisp"
@@ -82,7 +82,12 @@ class SibylStore(WholeFileStore):
         return Memory.of(document).dropped.allowed(entries, document.entries)
 
     def parse(self, ref: Found, data: bytes) -> Document:
-        return document_of(ref.path, ref.id, data)
+        given = [data]
+        del data  # a large one is not kept beside its text
+        return document_of(ref.path, ref.id, given.pop())
+
+    def parse_parts(self, ref: Found, first: bytes, last: bytes) -> Excerpt:
+        return excerpt_of(ref.path, ref.id, first, last)
 
     def print(self, document: Document, saved: str) -> bytes:
         return text_of(document, saved).encode()
@@ -123,6 +128,8 @@ class SibylStore(WholeFileStore):
 
     def _row(self, ref: Found) -> Row:
         try:
+            if part := self.excerpt(ref):
+                return self._row_of_part(ref, part)
             document = self.parse(ref, self.bytes_of(ref))
         except PerdureError as error:
             return Row(ref.id, "", "", 0, problem=error.message)
@@ -130,14 +137,24 @@ class SibylStore(WholeFileStore):
         return Row(
             ref.id,
             document.header.timestamp,
-            memory.modified or ids.stamp(datetime.fromtimestamp(ref.mtime_ns / 10**9, UTC)),
+            memory.modified or _modified(ref),
             memory.count,
             ref.size,
             ref.mtime_ns,
             str(document.problems[0]) if document.problems else "",
         )
 
+    def _row_of_part(self, ref: Found, part: Excerpt) -> Row:
+        problem = str(part.problems[0]) if part.problems else ""
+        count = part.messages or 0
+        return Row(ref.id, part.header.timestamp, _modified(ref), count, ref.size, ref.mtime_ns, problem)
+
     def _try_to_index(self, rows: Sequence[Row] = (), gone: Collection[str] = ()) -> None:
         """What is not indexed is read by the next listing."""
         with contextlib.suppress(PerdureError, OSError):
             self._index.change(rows, gone)
+
+
+def _modified(ref: Found) -> str:
+    """By its file."""
+    return ids.stamp(datetime.fromtimestamp(ref.mtime_ns / 10**9, UTC))

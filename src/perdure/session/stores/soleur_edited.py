@@ -7,23 +7,25 @@ no longer be sent. So each message is linked to the one before it, as the list s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from perdure.session.entry import placed
 from perdure.session.stores.soleur_format import Item, item_of
 from perdure.session.tree import METADATA, on_active_path
 
 
-def is_one_conversation(items: Sequence[Item], places: Mapping[int, int]) -> bool:
+def is_one_conversation(items: Sequence[Item], messages: Iterable[int]) -> bool:
     """True if all messages are on the active path, as in every document that was not edited by hand.
 
-    `places` has the place of each item of `messages`, by its number among the items."""
+    `messages` has the number of each item of `messages` among the items."""
     is_active = on_active_path([item.entry for item in items])
-    return all(is_active[number] for number in places)
+    return all(is_active[number] for number in messages)
 
 
 def linked(items: Sequence[Item], places: Mapping[int, int]) -> list[Item]:
-    """The items with all messages on one path, and between them the records that were there."""
+    """The items with all messages on one path, and between them the records that were there.
+
+    `places` has the place of each item of `messages`, by its number among the items."""
     between = _between(items, places)
     ids: set[str] = set()
     made: list[Item] = []

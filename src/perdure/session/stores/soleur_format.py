@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from perdure.session.entry import Custom, Entry, decode, placed
 from perdure.session.record import REFUSED, dumps, loads, members
 from perdure.session.stores.json_text import is_sound, laid_out, on_one_line
@@ -38,7 +40,7 @@ class Item:
     """An entry, and how it stands in a document. It is laid out when that is first asked for."""
 
     __slots__ = (
-        *("context", "entry", "list", "project_root"),
+        *("entry", "list"),
         *("_found", "_has_id", "_has_parent", "_is_known", "_is_laid_out", "_raw", "_record"),
     )
 
@@ -56,11 +58,7 @@ class Item:
         self.entry = entry
         self.list = list
         """Where it may stand. A message that is not on the active path stands in `entries` all the same."""
-        self.context = _context(entry)
-        """The name and the content of what is attached with it; of what it detaches, no content."""
-        self.project_root = _project_root(entry)
-        """The root of the session's project, if it names that."""
-        self._raw = raw
+        self._raw: bytes | msgspec.Raw = raw
         self._has_id = has_id
         self._has_parent = has_parent
         self._is_known = is_known
@@ -68,19 +66,35 @@ class Item:
         self._is_laid_out = False
         self._record: bytes | None = None
 
+    @property
+    def context(self) -> tuple[str, str | None] | None:
+        """The name and the content of what is attached with it; of what it detaches, no content."""
+        return _context(self.entry)
+
+    @property
+    def project_root(self) -> str:
+        """The root of the session's project, if it names that."""
+        return _project_root(self.entry)
+
     def text(self, place: int, before: str | None) -> bytes | None:
         """As it stands at this place of its list, counted from 1, behind the entry of this id. None if it
         would have to be given an id, and nobody knows what that would mean in it."""
+        raw = bytes(self._raw)
         if not self._is_laid_out:
-            self._raw = laid_out(self._raw, 2)
+            found, raw = raw, laid_out(raw, 2)
+            self._raw = raw if raw != found else self._raw
             self._is_laid_out = True
         id, parent = self.entry.id, self.entry.parent_id
         if (self._has_id or id == f"{_LETTERS[self.list]}{place}") and (self._has_parent or parent == before):
-            return self._raw
+            return raw
         if not self._is_known:
             return None
-        item = self._raw if self._raw[:1] == b"{" else b'{"content":%b}' % self._raw
+        item = raw if raw[:1] == b"{" else b'{"content":%b}' % raw
         return laid_out(joined({**members(item), "id": dumps(id), "parent_id": dumps(parent)}), 2)
+
+    def stand_in(self, document: msgspec.Raw) -> None:
+        """Have its text there, and no copy of that."""
+        self._raw = document
 
     @property
     def has_parent(self) -> bool:
@@ -90,7 +104,7 @@ class Item:
     def behind(self, parent: str | None, place: int, *, keeps_id: bool) -> Item:
         """The same message at this place of `messages`, as the child of this entry."""
         dropped = {"parent_id"} if keeps_id else {"parent_id", "id"}
-        kept = {name: value for name, value in members(self._raw).items() if name not in dropped}
+        kept = {name: value for name, value in members(bytes(self._raw)).items() if name not in dropped}
         return message_item(joined(kept), place, parent)
 
     def record(self, after: int) -> bytes:

@@ -11,21 +11,25 @@ said since.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import re
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import msgspec
 
 from perdure.session import ids
+from perdure.session.entry import share
 from perdure.session.findings import MOST
 from perdure.session.record import REFUSED, dumps, members
-from perdure.session.stores import Durability, Found, Header, Problem, Problems, files, note
-from perdure.session.stores.json_text import Damage, Piece, laid_out, walked
+from perdure.session.stores import Durability, Excerpt, Found, Header, Problem, Problems, files, note
+from perdure.session.stores.json_text import Damage, Piece, Walk, laid_out, walked
+from perdure.session.stores.lines import is_overfull
 from perdure.session.stores.plain import moment
 from perdure.session.stores.soleur_edited import is_one_conversation, linked
 from perdure.session.stores.soleur_format import (
@@ -58,12 +62,16 @@ _OBJECTS = re.compile(rb"\[\s*+[{\]]")
 _NO_TEXT = re.compile("[\\udc80-\\udcff]")
 _MARK = b"\xef\xbb\xbf"
 _BETWEEN = "\n\n"
+_A_PIECE = 2**20
+_LONG = 2**20
+_MOST_VALUES = 100_000  # of a member that is read, and longer than that
 _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _list_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class SoleurStore(WholeFileStore):
     name = "soleur"
+    item_start = b"{"
 
     def __init__(self, home: str, *, cwd: str | None = None, durability: Durability = "power") -> None:
         super().__init__(home, os.path.join(home, "sessions"), durability, cwd=cwd)
@@ -119,6 +127,23 @@ class SoleurStore(WholeFileStore):
             text = data.decode("utf-8", "surrogateescape")
             walk = walked(text, LISTS, kind_of)
             return _Reading(ref, walk.members, walk.lists, text, walk.damage).document(self.cwd)
+
+    def parse_parts(self, ref: Found, first: bytes, last: bytes) -> Excerpt:
+        first, last = first.removeprefix(_MARK).lstrip(), last.rstrip()
+        reason = "no document begins here" if first[:1] != b"{" else "it ends in the middle"
+        is_sound = first[:1] == b"{" and last[-1:] == b"}"
+        texts = [part.decode("utf-8", "surrogateescape") for part in (first, last)]
+        walks = [Walk(text, LISTS, kind_of) for text in texts]
+        found = [
+            _Reading(ref, walk.members, walk.lists, text, walk.damage).document(self.cwd)
+            for walk, text in zip(walks, texts, strict=True)
+        ]
+        made = {
+            name: piece.raw for walk in walks for name, piece in walk.members.items() if name not in LISTS
+        }
+        header = _header(ref, made, [])
+        problems = [] if is_sound else [Problem(ref.path, 0, reason)]
+        return Excerpt(found[0].entries, found[1].entries, problems, header)
 
 
 # --- the members of a document ----------------------------------------------------------------------------
@@ -182,10 +207,12 @@ def _attached(items: Sequence[Item]) -> str | None:
 
 
 def _value(raw: bytes) -> Any:
+    if len(raw) > _LONG and raw[:1] != b'"' and raw.count(b",") > _MOST_VALUES:
+        return None
     try:
         return value_of(raw)
     except ValueError:
-        return None  # nested too deeply to be of use; in the file it stays
+        return None  # like what has very many values, it is of no use; in the file it stays
 
 
 def _lists(items: Sequence[Item], is_active: Sequence[bool]) -> dict[str, list[bytes]]:
@@ -235,20 +262,46 @@ class _Odd(Exception):
     """There is something to say of a document, and so its lines are needed."""
 
 
-def _sound(data: bytes) -> tuple[dict[str, Piece], dict[str, list[Piece | None]]]:
+def _sound(data: bytes) -> tuple[dict[str, Piece], dict[str, Sequence[Piece | None]]]:
     """The members of a document and the items of its lists, if it is as we write one."""
-    data.decode()
-    found = {name: bytes(raw) for name, raw in _members_decoder.decode(data).items()}
-    length = sum(len(b"\n  : ,") + len(dumps(name)) + len(raw) for name, raw in found.items())
+    _check_text(data)
+    views = _members_decoder.decode(data)
+    length = sum(len(b"\n  : ,") + len(dumps(name)) + memoryview(raw).nbytes for name, raw in views.items())
     if len(b"{\n}") + length - 1 != len(data.rstrip()):
         raise _Odd  # there are other blanks, or a name twice
-    lists: dict[str, list[Piece | None]] = {}
-    for name in [name for name in LISTS if name in found]:
-        if not _OBJECTS.match(found[name]):
+    lists: dict[str, Sequence[Piece | None]] = {}
+    for name in [name for name in LISTS if name in views]:
+        if not _OBJECTS.match(memoryview(views[name])):
             raise _Odd  # before millions of other things are taken apart
-        lists[name] = [Piece(0, bytes(item)) for item in _list_decoder.decode(found[name])]
-        found[name] = b""
-    return {name: Piece(0, raw) for name, raw in found.items()}, lists
+        lists[name] = _Views(_list_decoder.decode(views[name]))
+    return {name: Piece(0, b"" if name in lists else bytes(raw)) for name, raw in views.items()}, lists
+
+
+def _check_text(data: bytes) -> None:
+    """Raise what `data.decode()` would, without a text that may be four times as long."""
+    decode, view = codecs.getincrementaldecoder("utf-8")().decode, memoryview(data)
+    for start in range(0, len(data), _A_PIECE):
+        decode(view[start : start + _A_PIECE])
+    decode(b"", final=True)
+
+
+class _Views(Sequence["Piece | None"]):
+    """Items of a list as they stand in the bytes of a document. They are copied when they are asked for."""
+
+    def __init__(self, views: list[msgspec.Raw]) -> None:
+        self.views = views
+
+    def __len__(self) -> int:
+        return len(self.views)
+
+    @overload
+    def __getitem__(self, at: int) -> Piece: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Piece]: ...
+    def __getitem__(self, at: int | slice) -> Piece | Sequence[Piece]:
+        if isinstance(at, slice):
+            return [Piece(0, bytes(view)) for view in self.views[at]]
+        return Piece(0, bytes(self.views[at]))
 
 
 class _Other(NamedTuple):
@@ -277,8 +330,8 @@ class _Reading:
         self._lists = lists
         self._text = text
         self._items: list[Item] = []
-        self._said: dict[int, int] = {}
-        """The place of each message in its list, by its number among the items."""
+        self._said, self._places = array("q"), array("q")
+        """The number of each message among the items, and its place in its list."""
         self._decided: set[int] = set()
         self._problems: Problems = []
         self._counted = 0, 1  # a place in the text, and the line it is in
@@ -317,7 +370,7 @@ class _Reading:
         places = {item.entry.id: place for place, item in self._read(others)} if self._is_damaged else {}
         self._put_in_order(others, places, {})
         if not is_one_conversation(self._items, self._said):
-            self._items, self._said, self._decided = [], {}, set()
+            self._items, self._said, self._places, self._decided = [], array("q"), array("q"), set()
             self._is_again = True
             read = self._read(others)
             said = self._ids_of_messages()
@@ -326,7 +379,7 @@ class _Reading:
                 {item.entry.id: place for place, item in read},
                 {place: said.get(item.entry.parent_id, 0) for place, item in read},
             )
-            self._items = linked(self._items, self._said)
+            self._items = linked(self._items, dict(zip(self._said, self._places, strict=True)))
 
     def _put_in_order(
         self, others: Iterable[_Other], places: Mapping[str, int], earliest: Mapping[int, int]
@@ -336,15 +389,20 @@ class _Reading:
         `places` has the place of each other by its id, and `earliest` by its place how many messages are
         before it at least."""
         waiting = deque(others)
-        for number, piece in enumerate(self._lists.get(MESSAGES, ())):
+        messages = self._lists.get(MESSAGES, ())
+        for number, piece in enumerate(messages):
             while waiting and max(waiting[0].after, earliest.get(waiting[0].place, 0)) <= number:
                 self._add_other(waiting.popleft())
             item = self._made(message_item, piece, number + 1)
             if item is None:
                 continue
+            share(item.entry, self._items[-1].entry if self._items else None)
+            if isinstance(messages, _Views):
+                item.stand_in(messages.views[number])
             while waiting and waiting[0].place <= places.get(item.entry.parent_id or "", 0):
                 self._add_other(waiting.popleft())
-            self._said[len(self._items)] = number + 1
+            self._said.append(len(self._items))
+            self._places.append(number + 1)
             self._items.append(item)
         while waiting:
             self._add_other(waiting.popleft())
@@ -363,7 +421,7 @@ class _Reading:
         for number, piece in enumerate(self._lists.get(ENTRIES, ()), 1):
             if piece is not None:
                 try:
-                    found = dict(members(piece.raw))
+                    found = dict(members(b"" if is_overfull(piece.raw) else piece.raw))
                     yield _Other(_number(found.pop("after", b"")), found, piece, number)
                 except ValueError:
                     self._leave_out(piece, "no entry")
@@ -409,6 +467,8 @@ class _Reading:
     ) -> Item | None:
         if piece is not None:  # else it is torn, and that was said
             try:
+                if is_overfull(piece.raw):
+                    raise ValueError
                 return read(piece.raw, place, self._last)
             except (ValueError, *REFUSED):
                 self._leave_out(piece, "no object")

@@ -16,17 +16,21 @@ import hashlib
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Generator, Iterable, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+from weakref import WeakValueDictionary
 from zlib import crc32
 
-from perdure.errors import Conflict, NotSaved, PerdureError, Unreadable
+from perdure.errors import Conflict, LargeDocument, NotSaved, PerdureError, Unreadable
 from perdure.session import ids
 from perdure.session.entry import Entry, decode, meaning
 from perdure.session.stores import (
+    A_PART,
     NOT_A_RECORD,
     START,
     Cursor,
+    Durability,
+    Excerpt,
     Found,
     Header,
     Page,
@@ -40,7 +44,9 @@ from perdure.session.stores.file_store import FileStore, counted, found
 from perdure.session.stores.lock import Lock, Turns
 from perdure.session.tree import in_place
 
-LARGEST = 2**30
+LARGEST = 2**28
+_CROWDED, _CROWDED_PART = 2**16, 2**13  # messages of a document, and of one of its ends
+_A_SMALL_PART = 2**16
 _PLACE = re.compile(r"[a-z]\d+")
 _LONGEST_PLACE = 10
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP})
@@ -65,14 +71,41 @@ class _Saved(NamedTuple):
     """What a writer left in the file, or found there. One value, so that no interrupt can part the two."""
 
     text: bytes | None
-    """None if it is not there any more, and was kept elsewhere."""
+    """None if it is not there any more, and was kept elsewhere; or if it is large."""
     document: Document
+    digest: bytes = b""
+    """Of a large text, which is not kept beside the document: where it is needed, it is printed anew."""
+    is_read: bool = False
+    """Whether the document is what a reading gives, and not what was appended to one."""
+
+    @classmethod
+    def of(cls, text: bytes, document: Document, large: int) -> Self:
+        is_large = len(text) > large
+        return cls(None if is_large else text, document, _digest(text) if is_large else b"")
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is something in the file that this writer knows of."""
+        return bool(self.text or self.digest)
 
 
 class WholeFileStore(FileStore):
+    large = 2**23
+    item_start: ClassVar[bytes] = b""
+    """What each message begins with, if one of a few bytes takes hundreds of times as many in memory."""
+
+    def __init__(self, home: str, root: str, durability: Durability, *, cwd: str | None = None) -> None:
+        super().__init__(home, root, durability, cwd=cwd)
+        self._writers: WeakValueDictionary[str, WholeFileWriter] = WeakValueDictionary()
+
     @abstractmethod
     def parse(self, ref: Found, data: bytes) -> Document:
         """Whatever is in the file: never raises."""
+
+    @abstractmethod
+    def parse_parts(self, ref: Found, first: bytes, last: bytes) -> Excerpt:
+        """What is whole in the beginning of a document, and in its end. A problem is only what shows that the
+        rest cannot be sound either."""
 
     @abstractmethod
     def print(self, document: Document, saved: str) -> bytes:
@@ -92,20 +125,40 @@ class WholeFileStore(FileStore):
         return list(entries)
 
     def read(self, ref: Found, after: Cursor = START) -> Page:
-        document = self.parse(ref, self.bytes_of(ref))
-        return _page(document, ref, after)
+        return _page(self._document(ref), ref, after)
 
     def read_back(self, ref: Found, problems: Problems | None = None) -> Generator[Entry, None, None]:
-        document = self.parse(ref, self.bytes_of(ref))
+        document = self._document(ref, is_for_entries=True)
         if problems is not None:
             note(problems, *document.problems)
         yield from reversed(document.entries)
+
+    def excerpt(self, ref: Found) -> Excerpt | None:
+        if not self.is_large(ref) and (not self.item_start or 0 < ref.size <= _CROWDED):
+            return None
+        with files.open_to_read(self.root, self.relative(ref)) as file, files.told(Unreadable, ref.path):
+            descriptor = file.fileno()
+            size = os.fstat(descriptor).st_size
+            if size <= self.large and not self._is_crowded(files.read_all(descriptor, size), _CROWDED):
+                return None
+            first, last = os.pread(descriptor, A_PART, 0), os.pread(descriptor, A_PART, max(0, size - A_PART))
+        if self._is_crowded(first, _CROWDED_PART) or self._is_crowded(last, _CROWDED_PART):
+            first, last = first[:_A_SMALL_PART], last[-_A_SMALL_PART:]
+        found = self.parse_parts(ref, first, last)
+        if size > LARGEST:
+            found.problems.insert(0, Problem(ref.path, 0, LargeDocument(ref.path, size, LARGEST).reason))
+        return found
+
+    def _is_crowded(self, data: bytes, most: int) -> bool:
+        """Whether there may be more messages in it than are read to list a session."""
+        return bool(self.item_start) and data.count(self.item_start) > most
 
     def writer(self, ref: Found, wait: float = 10.0, after: Cursor | None = START) -> WholeFileWriter:
         lock = self.lock(ref, wait)
         try:
             with files.told(NotSaved, ref.path):
-                return WholeFileWriter(self, ref, lock, after)
+                made = self._writers[ref.path] = WholeFileWriter(self, ref, lock, after)
+                return made
         except BaseException:
             self.release(lock, ref)
             raise
@@ -169,6 +222,13 @@ class WholeFileStore(FileStore):
             self.saved(ref, whole)
             return Repaired(ref, len(entries), os.path.join(self.root, aside))
 
+    def _document(self, ref: Found, *, is_for_entries: bool = False) -> Document:
+        """A large one that a writer of this store has already is not read a second time beside it."""
+        with files.told(Unreadable, ref.path):
+            writer = self._writers.get(ref.path)
+            known = writer.known(is_for_entries=is_for_entries) if writer else None
+            return known or self.parse(ref, self.bytes_of(ref))
+
     def _salvage(self, document: Document, data: bytes) -> tuple[str, bool]:
         """The id of the session that holds what can be saved of a damaged one, and whether it is there."""
         id = self.salvage_id(document.header, hashlib.sha256(data).digest())
@@ -201,10 +261,9 @@ class WholeFileWriter:
     def catch_up(self) -> Page:
         with self._turn, files.told(NotSaved, self._ref.path):
             self._settle()
-            there = self._there()
-            if there != self._saved.text or there is None:
+            if not self._is_there(self._saved):
                 if self._lock.is_mine():
-                    self._rescue(there)
+                    self._rescue(self._there())
                 self._behind = True
                 self._saved = self._read()
             try:
@@ -230,9 +289,8 @@ class WholeFileWriter:
             added = self._store.allowed(_checked(self._ref, entries), before)
             after = before._replace(entries=[*before.entries, *added], problems=[], is_damaged=False)
             text = _printed(self._store, self._ref, after) if added else b""
-            there = self._there()  # the last look before the file is replaced
-            if there != self._saved.text:
-                self._rescue(there)
+            if not self._is_there(self._saved):  # the last look before the file is replaced
+                self._rescue(self._there())
                 raise Conflict(self._ref.path, "was changed by another program")
             if added:
                 self._replace(text, after)
@@ -267,7 +325,9 @@ class WholeFileWriter:
             with contextlib.suppress(PerdureError, OSError):
                 self._settle()  # a sync that failed behind the replacement has not saved it
             raise
-        self._saved = _Saved(text, document)  # from here on it is the truth, acknowledged or not
+        self._saved = _Saved.of(
+            text, document, store.large
+        )  # from here on it is the truth, acknowledged or not
         self._attempt = None
         self.set_aside = os.path.join(store.root, aside) if aside else self.set_aside
         store.saved(self._ref, document)
@@ -277,17 +337,48 @@ class WholeFileWriter:
         power cut must not find less than what was acknowledged."""
         if self._attempt is None or not self._lock.is_mine():
             return
-        saved, store = self._saved.text, self._store
-        if saved is not None and saved != self._attempt and self._there() == self._attempt:
-            files.replace(store.root, self._relative, saved, sync=store.synced, private=store.private)
+        saved, store = self._saved, self._store
+        is_saved = self._attempt == saved.text or (
+            saved.digest != b"" and _digest(self._attempt) == saved.digest
+        )
+        if saved.is_kept and not is_saved and self._there() == self._attempt:
+            text = self._text(saved)
+            files.replace(store.root, self._relative, text, sync=store.synced, private=store.private)
+            self._saved = _Saved.of(text, saved.document, store.large)
         self._attempt = None
 
     def _read(self) -> _Saved:
         text = self._store.bytes_of(self._ref)
-        document = self._store.parse(self._ref, text)
+        is_large = len(text) > self._store.large
+        digest, kept, given = _digest(text) if is_large else b"", None if is_large else text, [text]
+        del text  # of a large one a layout keeps what it needs
+        document = self._store.parse(self._ref, given.pop())
         if document.refusal is not None:
             raise document.refusal
-        return _Saved(text, document)
+        return _Saved(kept, document, digest, is_read=True)
+
+    def known(self, *, is_for_entries: bool) -> Document | None:
+        """The document, if it is a large one and still what is in the file."""
+        saved = self._saved
+        is_it = saved.digest and (saved.is_read or is_for_entries) and self._is_there(saved)
+        return saved.document if is_it else None
+
+    def _text(self, saved: _Saved) -> bytes:
+        return saved.text if saved.text is not None else _printed(self._store, self._ref, saved.document)
+
+    def _is_there(self, saved: _Saved) -> bool:
+        """Whether that is what is at the path now, byte for byte: sizes and times can be the same for another
+        content."""
+        if not saved.digest:
+            return saved.text is not None and self._there() == saved.text
+        root, path = self._store.root, self._ref.path
+        digest, at = hashlib.sha256(), 0
+        opened = files.open_to_read(root, self._relative)
+        with self._unless_gone(), opened as file, files.told(Unreadable, path):
+            while piece := os.pread(file.fileno(), A_PART, at):
+                at += len(piece)
+                digest.update(piece)
+        return digest.digest() == saved.digest
 
     def _sync(self) -> None:
         if self._store.synced:
@@ -296,28 +387,35 @@ class WholeFileWriter:
             files.sync_folder(os.path.dirname(self._ref.path))
 
     def _there(self) -> bytes | None:
-        """What is at the path now, byte for byte: sizes and times can be the same for another content. None
-        if it is gone, or no file any more."""
-        try:
+        """What is at the path now. None if it is gone, or no file any more."""
+        with self._unless_gone():
             return self._store.bytes_of(self._ref)
+        return None
+
+    @contextlib.contextmanager
+    def _unless_gone(self) -> Iterator[None]:
+        """Do nothing in here if the file is gone, or none any more."""
+        try:
+            yield
         except Unreadable as error:
             cause = error.__cause__
             if isinstance(cause, OSError) and cause.errno not in _GONE:
                 raise NotSaved(self._ref.path, cause) from error  # it may be there all the same
-            return None
 
     def _rescue(self, there: bytes | None) -> None:
         """What is at the path is not what this writer left there. Keep what was saved, and say how."""
         store, path, saved = self._store, self._ref.path, self._saved
-        if saved.text and there is None and not os.path.lexists(path):
+        if saved.is_kept and there is None and not os.path.lexists(path):
             files.make_folder(os.path.dirname(path), private=store.private)
-            files.create(store.root, self._relative, saved.text, private=store.private)
+            text = self._text(saved)
+            files.create(store.root, self._relative, text, private=store.private)
+            self._saved = _Saved.of(text, saved.document, store.large)
             raise Conflict(path, "was deleted while in use; all that was saved is back in its place")
         self._behind = True
-        if not saved.text or (there is not None and self._are_all_in(there)):
+        if not saved.is_kept or (there is not None and self._are_all_in(there)):
             return
         aside = f"{self._relative}.{os.urandom(4).hex()}.displaced"
-        files.create(store.root, aside, saved.text, private=store.private)
+        files.create(store.root, aside, self._text(saved), private=store.private)
         self._saved = _Saved(None, Document(saved.document.header, [], [], {}))
         self._cursor = START  # nothing of what is there now has been read
         displaced = Conflict(
@@ -382,10 +480,12 @@ def _cursor(entries: Sequence[Entry]) -> Cursor:
     return Cursor(len(entries), 0, 0, b"%08x" % crc32(names), len(entries), entries[-1].id)
 
 
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()
+
+
 def _bytes(ref: Found, descriptor: int) -> bytes:
     size = os.fstat(descriptor).st_size
     if size > LARGEST:
-        raise Unreadable(
-            ref.path, f"it has {size >> 20} MB, and more than {LARGEST >> 20} are not read at once"
-        )
+        raise LargeDocument(ref.path, size, LARGEST)
     return files.read_all(descriptor, size)
