@@ -4,6 +4,8 @@ Here what is large is made small; `tests/crash/test_large_files.py` has files th
 """
 
 import os
+import tracemalloc
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,10 @@ import pytest
 from perdure import SessionManager
 from perdure.errors import LargeDocument, PerdureError
 from perdure.programs import guarded
-from perdure.session import doctor, summary
+from perdure.programs.aur import damaged
+from perdure.session import doctor, lifecycle, summary
 from perdure.session.catalog import Catalog, Scope
+from perdure.session.entry import Custom
 from perdure.session.layouts import Home
 from perdure.session.session import Session
 from perdure.session.stores import A_PART, Found, Header, Store, jsonl, whole_file
@@ -221,6 +225,98 @@ def test_a_command_for_which_the_memory_does_not_do_ends_with_a_sentence(capsys)
     assert "memory" in told.err
     assert "Traceback" not in told.err
     assert told.out == ""
+
+
+@pytest.mark.parametrize("layout", ["pi", "aurora", "cortext"], indirect=True)
+def test_r15_the_last_word_on_a_large_session_is_found_without_keeping_all_of_it(
+    session, layout, monkeypatch
+):
+    """Its status, who answers and its header are those that a whole reading has."""
+    store, ref = session
+    kind = "perdure.agent_config"
+    with Session.open(store, ref) as talked:
+        talked.append(lifecycle.body("completed"), Custom(kind, {"command": "/workspace.plan"}))
+        talked.append(*turns(3), lifecycle.body("active"))
+
+    def known(opened: Session) -> tuple[object, ...]:
+        newest = [each.id for each in islice(opened.newest_first(), 5)]
+        said = [each.body for each in opened.newer(kind.encode()) if kind.encode() in each.line]
+        return lifecycle.now(opened), newest, said, opened.header._replace(covers=0)
+
+    whole = Session.view(store, ref)
+    assert whole.entries
+    expected = known(whole)
+    assert expected[0] == "active"
+
+    def refused(*given: object) -> None:
+        raise AssertionError("all of it is read")
+
+    monkeypatch.setattr(type(store), "read_open", refused)
+    part = Session.view(store, ref)
+    assert part.is_large
+    assert known(part) == expected
+
+
+def test_r15_what_session_json_does_not_know_yet_is_known_of_a_large_conversation(tmp_path):
+    """A process that died between the log and session.json left the newer word in the log."""
+    store = store_of("cortext", tmp_path)
+    ref = filled(store)
+    state = Path(ref.path).with_name("session.json")
+    before = state.read_bytes()
+    with Session.open(store, ref) as talked:
+        talked.append(lifecycle.body("completed"))
+    state.write_bytes(before)
+    assert lifecycle.now(Session.view(store, ref)) == "completed"
+
+
+def test_a_large_session_of_aur_is_looked_at_where_it_begins_and_ends(tmp_path):
+    """Damage there is found, and how much a repair would keep is not known."""
+    store = store_of("aurora", tmp_path)
+    assert isinstance(store, FileStore)
+    ref = filled(store)
+    assert damaged.look(store, ref) == ([], None, True)
+    with open(ref.path, "ab") as file:
+        file.write(b"not a line\n")
+    damage = damaged.look(store, ref)
+    assert damage.problems
+    assert not damage.is_torn_end
+    assert all(damaged.told(ref, damage))
+
+
+@pytest.mark.parametrize("layout", ["pi", "aurora", "cortext"], indirect=True)
+def test_r15_the_torn_end_of_a_large_session_is_set_aside_as_a_repair_does_it(session, layout, tmp_path):
+    """The same file is left, and the same beside it; without having all of it in memory."""
+    store, ref = session
+    assert isinstance(store, JsonlStore)
+    path = Path(ref.path)
+    sound = path.read_bytes()
+    assert store.set_torn_end_aside(ref) is None
+    torn = sound + sound[sound.rindex(b"\n", 0, -1) + 1 : -9]
+    path.write_bytes(torn)
+    path.chmod(0o640)
+    tracemalloc.start()
+    aside = store.set_torn_end_aside(ref)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert aside is not None
+    assert (path.read_bytes(), Path(aside).read_bytes()) == (sound, torn)
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert most < 1.5 * len(sound)
+    assert not store.read(ref).problems
+
+
+def test_a_torn_end_with_a_whole_record_before_it_is_left_to_a_repair(tmp_path):
+    """Nothing that can be read goes out of the session."""
+    store = store_of("aurora", tmp_path)
+    assert isinstance(store, JsonlStore)
+    ref = filled(store)
+    path = Path(ref.path)
+    last = path.read_bytes().rstrip(b"\n").rpartition(b"\n")[2]
+    with path.open("ab") as file:
+        file.write(last + last[:-9])
+    before = path.read_bytes()
+    assert store.set_torn_end_aside(ref) is None
+    assert path.read_bytes() == before
 
 
 def test_a_document_of_very_many_messages_is_listed_by_its_ends_though_it_is_small(tmp_path, monkeypatch):

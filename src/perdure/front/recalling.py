@@ -33,8 +33,11 @@ def last_exchange(session: Session) -> list[Entry]:
 
 
 def last_exchange_since_reset(session: Session) -> list[Entry]:
-    """None of before a reset. All entries are wanted soon, so they are read once, here."""
-    is_said = bool(session.entries) and any(entry.type == "message" for entry in session.live())
+    """None of before a reset. All entries are wanted soon, so they are read once, here, but for a large
+    session's."""
+    if not session.is_large and not session.entries:
+        return []
+    is_said = any(entry.type == "message" for entry in session.live())
     return last_exchange(session) if is_said else []
 
 

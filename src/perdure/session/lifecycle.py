@@ -53,9 +53,9 @@ class Lifecycle(NamedTuple):
         Whoever was active in it is not any more, for the lock is ours: a death that nobody recorded is
         recorded first. A session in which nothing was said has had no such owner.
         """
-        before = self._now(session)
+        before = now(session) or ACTIVE
         changes = []
-        if before == ACTIVE and session.entries:
+        if before == ACTIVE and next(session.newest_first(), None):
             before = self.when_dead
             changes.append(before)
         self.check(before, ACTIVE, insist=insist)
@@ -67,13 +67,10 @@ class Lifecycle(NamedTuple):
 
     def change(self, session: Session, status: str) -> None:
         """Record another status of a session we are in: how it ends, or that it rests or goes on."""
-        before = self._now(session)
+        before = now(session) or ACTIVE
         self.check(before, status)
         if before != status:
             session.append(body(status))
-
-    def _now(self, session: Session) -> str:
-        return recorded(session.header, session.entries) or ACTIVE
 
 
 AURORA = Lifecycle(
@@ -104,11 +101,21 @@ def status_of(entry: Entry) -> str:
     return ""
 
 
+def now(session: Session) -> str:
+    """The last word on the status of a session that is open."""
+    newest = next(filter(None, map(status_of, session.newer(b"status"))), "")
+    return newest or _known(session.header)
+
+
 def recorded(header: Header, entries: Iterable[Entry]) -> str:
     """The last word on a session's status: of an entry the header does not know yet, or else the header's."""
     status = ""
     for number, entry in enumerate(entries):
         if number >= header.covers:
             status = status_of(entry) or status
-    known = header.facts.get("status")
-    return status or (known if isinstance(known, str) else "")
+    return status or _known(header)
+
+
+def _known(header: Header) -> str:
+    status = header.facts.get("status")
+    return status if isinstance(status, str) else ""

@@ -2,7 +2,8 @@
 
 Every entry is on disk before `append` returns it; if the disk refuses, the session is as it was.
 Opening reads back to the head and no further, unless what was noted behind it belongs to an older entry: then
-to that one. All entries are read when somebody asks for them, or where a parent is missing.
+to that one. All entries are read when somebody asks for them, or where a parent is missing. Who
+asks only for the last word on something takes `newest_first` or `newer`, which keep nothing of a large one.
 Threads may share a session: they take turns.
 """
 
@@ -21,7 +22,8 @@ from perdure.session import context, ids, tree
 from perdure.session.context import Chosen, Live
 from perdure.session.entry import Body, Entry, Label, SessionInfo, new, placed
 from perdure.session.layouts import LAYOUTS
-from perdure.session.stores import NO_FACTS, Found, Header, Problem, Store, Writer
+from perdure.session.stores import ALL, NO_FACTS, Found, Header, Problem, Store, Writer
+from perdure.session.stores.jsonl import JsonlStore
 from perdure.session.stores.lock import Turns
 
 
@@ -94,8 +96,15 @@ class Session:
     @property
     def header(self) -> Header:
         """What the session knows of itself as a whole."""
+        if (store := self._streamed()) and (known := store.header_alone(self.ref)):
+            return known
         self._folded()
         return self._header
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it takes long to read all of it, and less is enough."""
+        return isinstance(self.store, JsonlStore) and self.store.is_large(self.ref)
 
     @property
     def entries(self) -> list[Entry]:
@@ -114,6 +123,25 @@ class Session:
     def notices(self) -> list[str]:
         """What is wrong with the session as a tree, beside the `problems` of its file."""
         return self._folded().notices
+
+    def newest_first(self) -> Generator[Entry, None, None]:
+        """All entries, on every branch, from the last one on. Of a large session none is kept."""
+        if store := self._streamed():
+            with closing(store.read_back(self.ref)) as newest_first:
+                yield from newest_first
+        else:
+            yield from reversed(self.entries)
+
+    def newer(self, word: bytes) -> Generator[Entry, None, None]:
+        """The entries that the header does not take into account, from the last one on; of a large session
+        only those whose lines have this word in them."""
+        header = self.header
+        store = self._streamed()
+        if store is None:
+            yield from reversed(self.entries[header.covers :])
+        elif header.covers != ALL:
+            with closing(store.mentioning(self.ref, word)) as found:
+                yield from found
 
     def path(self) -> list[Entry]:
         """From the first entry to the head."""
@@ -171,7 +199,7 @@ class Session:
             raise
         if self._tree is not None:
             self._tree.entries.extend(made)
-            self._ids.update(entry.id for entry in made)
+            self._ids.clear()
         self._ends = tree.advanced(self._ends, made)
         self._moved &= all(entry.type in tree.METADATA for entry in made)
         self._attempt = None
@@ -264,6 +292,12 @@ class Session:
         except LookupError:
             return self._folded().ends  # a parent is missing: all is read for the place of its child
 
+    def _streamed(self) -> JsonlStore | None:
+        """The store of a session that is large, unless all of it was read by now."""
+        if self._tree is None and isinstance(self.store, JsonlStore) and self.store.is_large(self.ref):
+            return self.store
+        return None
+
     def _folded(self) -> tree.Tree:
         with self._turn:
             if self._tree is None:
@@ -271,13 +305,15 @@ class Session:
                 self._tree = tree.fold(page.entries)
                 if not self._moved:
                     self._ends = self._tree.ends  # with the names that entries of one id have in the tree
-                self._ids = {entry.id for entry in self._tree.entries}
+                self._ids = set()
                 self.problems = page.problems
                 self._header = page.header
             return self._tree
 
     def _known(self, entry_id: str) -> str:
-        self._folded()
+        entries = self._folded().entries
+        if not self._ids:  # few ask for them
+            self._ids = {entry.id for entry in entries}
         return entry_id if entry_id in self._ids else ids.resolve(entry_id, self._ids, "Entry")
 
     def _live(self) -> Live:

@@ -19,36 +19,43 @@ from perdure.front.output import Styled
 from perdure.front.shell import Shell
 from perdure.front.visible import one_line
 from perdure.programs.aur import recovering, removing
-from perdure.session.stores import Found, Problem, Store
+from perdure.session.stores import Excerpt, Found, Page, Problem
+from perdure.session.stores.file_store import FileStore
+from perdure.session.stores.jsonl import JsonlStore
 
 _QUESTION = "recover / delete / leave?"
 
 
 class Damage(NamedTuple):
     problems: list[Problem]
-    turns: int
-    """Those that can be read."""
+    turns: int | None
+    """Those that can be read; None where that is not known."""
     is_torn_end: bool
     """Whether it is no more than what a crash leaves."""
 
 
-def look(store: Store, ref: Found) -> Damage:
-    page = store.read(ref)
-    turns = sum(entry.role in ("user", "assistant", "system") for entry in page.entries)
-    is_begun = bool(page.header.timestamp)  # else its first line is the damaged one
-    return Damage(page.problems, turns, is_begun and all(each.is_torn_end for each in page.problems))
+def look(store: FileStore, ref: Found) -> Damage:
+    """Of a large session the beginning and the end are looked at: to read all of it takes long."""
+    turns = None
+    seen: Page | Excerpt | None = store.excerpt(ref)
+    if seen is None:
+        seen = store.read(ref)
+        turns = sum(entry.role in ("user", "assistant", "system") for entry in seen.entries)
+    is_begun = bool(seen.header.timestamp)  # else its first line is the damaged one
+    return Damage(seen.problems, turns, is_begun and all(each.is_torn_end for each in seen.problems))
 
 
 async def may_go_on(shell: Shell, meant: Meant) -> bool:
     """Whether the session can be opened: it is sound, or it is by now. False if it was deleted."""
     store, ref = meant.store, meant.ref
+    assert isinstance(store, JsonlStore)
     damage = await in_thread(look, store, ref)
     if not damage.problems:
         return True
     if damage.is_torn_end:
         with suppress(Held):  # whoever holds it may be writing that line
-            if repaired := await in_thread(store.repair, ref):
-                said = f"{damage.problems[0].brief}; it is kept in {config.as_typed(repaired.aside)}"
+            if aside := await in_thread(_set_torn_end_aside, store, ref, damage):
+                said = f"{damage.problems[0].brief}; it is kept in {config.as_typed(aside)}"
                 shell.face.note(Styled(one_line(said[:1].upper() + said[1:]), "yellow"))
         return True
     for line in told(ref, damage):
@@ -64,6 +71,15 @@ async def may_go_on(shell: Shell, meant: Meant) -> bool:
     raise PerdureError(one_line(f"Session {ref.id} is damaged, and was left as it is"), hint)
 
 
+def _set_torn_end_aside(store: JsonlStore, ref: Found, damage: Damage) -> str | None:
+    """Where it is kept. A repair has all of a session in memory, which would be much of a large one."""
+    is_large = damage.turns is None
+    if is_large and (aside := store.set_torn_end_aside(ref)):
+        return aside
+    repaired = store.repair(ref)
+    return repaired.aside if repaired else None
+
+
 async def _decision(shell: Shell) -> str | None:
     if shell.leaves_with is not None:
         return None
@@ -75,9 +91,10 @@ def told(ref: Found, damage: Damage) -> list[str]:
     """What is wrong with it, and what a repair would keep."""
     lines = len({each.line for each in damage.problems if each.line})
     lines += sum(each.stands_for for each in damage.problems if not each.line)
+    kept = "all" if damage.turns is None else f"{counted(damage.turns, 'turn')} and all else"
     return [
         one_line(f"{config.as_typed(ref.path)} is damaged in {counted(lines, 'line')}:"),
         *(f"  {line}" for line in recovering.shown([problem.brief for problem in damage.problems])),
-        f"Recovering keeps {counted(damage.turns, 'turn')} and all else that can be read, leaves out what "
-        "cannot be, and sets the file aside as it is now.",
+        f"Recovering keeps {kept} that can be read, leaves out what cannot be, and sets the file aside as it "
+        "is now.",
     ]

@@ -16,7 +16,7 @@ from perdure.agent.session import AgentSession
 from perdure.errors import NotFound, PerdureError, UsageError
 from perdure.front import opening, recalling, repl, slash, starting, waiting
 from perdure.front.ages import ago, seconds
-from perdure.front.amounts import counted
+from perdure.front.amounts import counted, size
 from perdure.front.conversation import Conversation
 from perdure.front.opening import Meant
 from perdure.front.output import Copyable, Output, Styled
@@ -225,13 +225,13 @@ class Aurora(OwnProfile):
         return recalling.last_exchange_since_reset(session)
 
     async def say_what_was_restored(self, shell: Shell, conversation: Conversation) -> None:
-        turns = counted(await in_thread(count_of_turns, conversation.session), "turn")
+        what = await in_thread(_how_much, conversation.session)
         age = ago(self._last_used)
         used = f", last used {age}" if age else ""
         model = conversation.agent.model.reference
         among = f", {self.options.newest.among}" if self.options.newest else ""
         id = one_line(conversation.session.id)
-        shell.face.line(f"Resumed session {id}{among}: {turns}{used}, with {model}")
+        shell.face.line(f"Resumed session {id}{among}: {what}{used}, with {model}")
         await self.answered(conversation)
 
     def say_how_to_go_on(self, shell: Shell, *, is_saved: bool) -> None:
@@ -246,7 +246,7 @@ def _changed(name: str) -> Custom:
 
 def agent_of(session: Session) -> str:
     """Who answers in it: whom its user last changed to, or whom it was begun with."""
-    for entry in reversed(session.entries):
+    for entry in session.newer(AGENT.encode()):
         if entry.type == "custom" and AGENT.encode() in entry.line:
             match entry.body:
                 case Custom(custom_type="perdure.agent", data={"agent": str(name)}):
@@ -257,7 +257,14 @@ def agent_of(session: Session) -> str:
 
 def _last_used(session: Session) -> float | None:
     """By the last entry that says when it was; None if none does."""
-    return next(filter(None, (seconds(entry.timestamp) for entry in reversed(session.entries))), None)
+    return next(filter(None, (seconds(entry.timestamp) for entry in session.newest_first())), None)
+
+
+def _how_much(session: Session) -> str:
+    """In turns; of a large session, which is not read for that, in bytes."""
+    if session.is_large:
+        return size(session.ref.size)
+    return counted(count_of_turns(session), "turn")
 
 
 def count_of_turns(session: Session) -> int:

@@ -33,7 +33,7 @@ async def put_down(conversation: Conversation, status: str) -> None:
     """Saved, with that status."""
     await conversation.save()
     session = conversation.session
-    before = await in_thread(lambda: lifecycle.recorded(session.header, [*session.entries]))
+    before = await in_thread(lifecycle.now, session)
     CORTEXT.check(before or lifecycle.ACTIVE, status)
     if before != status:
         await conversation.record(lifecycle.body(status))

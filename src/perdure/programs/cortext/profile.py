@@ -224,7 +224,7 @@ class Cortext(OwnProfile):
     def take_up(self, session: Session) -> str:
         """Make it active, with the instructions that it goes on with. Returns what it was before."""
         before = ACTIVE
-        if session.entries:
+        if next(session.newest_first(), None):
             before = CORTEXT.resume(session, insist=True)  # of one that is complete, its user was asked
             if (wanted := self._config(session)) != _recorded(session):
                 session.append(Custom(_CONFIG, wanted))
@@ -456,11 +456,11 @@ def _kind(header: Header) -> str:
 
 def _recorded(session: Session) -> dict[str, Any]:
     """What the conversation says of who answers."""
-    known: Any = session.header.facts.get("agent_config")
-    for entry in session.entries[session.header.covers :]:
+    for entry in session.newer(_CONFIG.encode()):
         match entry.body if entry.type == "custom" else None:
             case Custom(custom_type="perdure.agent_config", data=dict(data)):
-                known = data
+                return data
+    known = session.header.facts.get("agent_config")
     return known if isinstance(known, dict) else {}
 
 

@@ -12,6 +12,7 @@ from perdure.session.entry import Assistant, ToolResult, User
 from perdure.session.record import dumps
 from perdure.session.session import Session
 from perdure.session.stores.cortext_transcript import is_shown
+from perdure.session.stores.file_store import FileStore
 
 OPENING, CLOSING = "<conversation-context>", "</conversation-context>"
 UNSHOWN: Mapping[str, Any] = {"transcript": False}
@@ -21,15 +22,14 @@ UNSHOWN: Mapping[str, Any] = {"transcript": False}
 def block(session: Session, status: str) -> str:
     """What is known of a conversation, its summary included."""
     facts = session.header.facts
-    messages = sum(entry.type == "message" for entry in session.entries)
-    active = next((e.timestamp for e in reversed(session.entries) if e.type == "message"), "")
+    active = next((entry.timestamp for entry in session.newest_first() if entry.type == "message"), "")
     known = {
         "Conversation": _fact(facts, "title"),
         "Type": _fact(facts, "conversation_type"),
         "Id": session.id,
         "Begun": session.header.timestamp,
         "Last active": active,
-        "Messages": str(messages),
+        "Messages": _count(session),
         "Status": status,
         "Where it stopped": _fact(facts, "context_summary"),
     }
@@ -62,6 +62,15 @@ def history(session: Session) -> str:
             case ToolResult(tool_name=name, content=content):
                 parts.append(f"## Tool result: {name}\n\n{text_of(content)}")
     return "\n\n".join(parts)
+
+
+def _count(session: Session) -> str:
+    """Empty where a large conversation does not say how much was said in it."""
+    if not session.is_large:
+        return str(sum(entry.type == "message" for entry in session.entries))
+    assert isinstance(session.store, FileStore)
+    part = session.store.excerpt(session.ref)
+    return "" if part is None or part.messages is None else str(part.messages)
 
 
 def _fact(facts: Mapping[str, Any], name: str) -> str:

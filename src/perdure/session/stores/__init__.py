@@ -14,6 +14,7 @@ Reading never fails for what is in a file: what cannot be read is a `Problem`, b
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -56,6 +57,10 @@ class Header(NamedTuple):
     """What else its layout says of a session as a whole, by the names its document uses: agent, title, …"""
     covers: int = 0
     """How many entries were there when this was written: what the entries behind them say is newer."""
+
+
+ALL = sys.maxsize
+"""What a header covers that was written behind all entries, however many there are."""
 
 
 class Cursor(NamedTuple):

@@ -21,12 +21,13 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple
 
 from perdure.errors import NotSaved, PerdureError, Unreadable
 from perdure.session.entry import Entry
 from perdure.session.stores import (
+    ALL,
     START,
     Cursor,
     Durability,
@@ -39,6 +40,7 @@ from perdure.session.stores import (
     Repaired,
     cortext_format,
     files,
+    lines,
     note,
 )
 from perdure.session.stores import cortext_state as layout
@@ -51,6 +53,7 @@ from perdure.session.stores.lock import Lock
 from perdure.session.stores.plain import Members
 
 _LARGEST = 2**24  # of a file that is read at once
+_UNNUMBERED = 1  # a line about which nothing is told
 
 
 class ConversationStore(JsonlStore):
@@ -122,6 +125,27 @@ class ConversationStore(JsonlStore):
     def header(self, ref: Found) -> Header:
         """As session.json has it: what was appended behind that is not looked at."""
         return self._header(ref, self._state(ref), ())
+
+    def header_alone(self, ref: Found) -> Header | None:
+        state = self._state(ref)
+        if not layout.says_when(state.members):
+            return None
+        with files.open_to_read(self.root, self.relative(ref)) as file, files.told(Unreadable, ref.path):
+            end = os.fstat(file.fileno()).st_size
+            newer = self._entries_between(ref, file.fileno(), state.covers(end), end)
+            known = layout.completed(layout.folded(state.members, newer), ref.id)
+        return layout.header_of(known, ref.id, self.home, ALL)
+
+    def _entries_between(self, ref: Found, descriptor: int, start: int, end: int) -> Iterator[Entry]:
+        """Nothing is kept of them. What has no id of its own has none here either."""
+        reader, forward = self.reader(ref), lines.Forward(descriptor, start, end)
+        for batch in forward:
+            reader.take_all(batch, _UNNUMBERED)
+            yield from reader.entries
+            reader.entries.clear()
+        if forward.rest != b"":
+            reader.take_rest(forward.rest, _UNNUMBERED)
+            yield from reader.entries
 
     def state(self, ref: Found) -> tuple[State, object]:
         """session.json, and by what it is known again. One that may be well and cannot be read raises."""

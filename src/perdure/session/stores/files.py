@@ -16,7 +16,7 @@ import itertools
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import FileIO
 
 from perdure.errors import FolderNotMade, NotAFolder, NotSaved, Unreadable
@@ -218,7 +218,7 @@ def create(root: str, relative: str, data: bytes, *, sync: bool = True, private:
         with folder_of(root, relative) as (folder, name):
             if data:
                 temporary = f"{name}.{os.urandom(4).hex()}.tmp"  # no lock yet: others may create here too
-                _write(folder, temporary, data, sync=sync, private=private)
+                _write(folder, temporary, (data,), sync=sync, private=private)
                 try:
                     _link(folder, temporary, name, private=private)
                 finally:
@@ -240,12 +240,19 @@ def replace(root: str, relative: str, data: bytes, *, sync: bool = True, private
 
     It keeps its owner, group and mode, whatever `private` says; NotSaved where that cannot be.
     """
+    replace_in_pieces(root, relative, (data,), sync=sync, private=private)
+
+
+def replace_in_pieces(
+    root: str, relative: str, pieces: Iterable[bytes], *, sync: bool = True, private: bool = True
+) -> None:
+    """`replace`, for a content that is not in memory as a whole."""
     try:
         with folder_of(root, relative) as (folder, name):
             temporary = f"{name}.tmp"
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=folder)
-            _write(folder, temporary, data, sync=sync, private=private, instead_of=name)
+            _write(folder, temporary, pieces, sync=sync, private=private, instead_of=name)
             try:
                 os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
@@ -331,12 +338,15 @@ def make_same(folder: int, name: str, made: int) -> bool:
     return owners.keep(made, before, f"/proc/self/fd/{folder}/{name}")
 
 
-def _write(folder: int, name: str, data: bytes, *, sync: bool, private: bool, instead_of: str = "") -> None:
-    """A new file with `data` in it, or none; `instead_of` names the one that it is to replace."""
+def _write(
+    folder: int, name: str, pieces: Iterable[bytes], *, sync: bool, private: bool, instead_of: str = ""
+) -> None:
+    """A new file with these in it, or none; `instead_of` names the one that it is to replace."""
     with make_in(folder, name, private=private) as file:
         try:
             is_changed = bool(instead_of) and make_same(folder, instead_of, file.fileno())
-            write_all(file.fileno(), data)
+            for piece in pieces:
+                write_all(file.fileno(), piece)
             if sync and (is_changed or owners.is_given_away(file.fileno())):
                 os.fsync(file.fileno())  # that of the data alone need not write down whose they are
             if sync:
@@ -349,12 +359,15 @@ def _write(folder: int, name: str, data: bytes, *, sync: bool, private: bool, in
 
 def read_all(descriptor: int, size: int) -> bytes:
     """The first `size` bytes of a file, or all there are."""
-    pieces = []
+    return b"".join(read_in_pieces(descriptor, size, size))
+
+
+def read_in_pieces(descriptor: int, size: int, most: int = _PIECE) -> Iterator[bytes]:
+    """The same, at most so many bytes at once."""
     at = 0
-    while at < size and (piece := os.pread(descriptor, size - at, at)):
+    while at < size and (piece := os.pread(descriptor, min(most, size - at), at)):
         at += len(piece)
-        pieces.append(piece)
-    return b"".join(pieces)
+        yield piece
 
 
 @contextlib.contextmanager

@@ -99,6 +99,26 @@ class JsonlStore(FileStore):
                 note(problems, *(each for each in page.problems if each not in told))
             yield from islice(reversed(page.entries), given, None)
 
+    def header_alone(self, ref: Found) -> Header | None:
+        """What `read` says of a session as a whole, without its entries; None where only these can tell."""
+        with files.open_to_read(self.root, self.relative(ref)) as file, files.told(Unreadable, ref.path):
+            descriptor = file.fileno()
+            reader = self.with_header(ref, descriptor, os.fstat(descriptor).st_size)
+            return reader.header if reader.headed else None
+
+    def mentioning(self, ref: Found, word: bytes) -> Generator[Entry, None, None]:
+        """The entries whose lines have this word in them, the newest first. No other line is parsed."""
+        with files.open_to_read(self.root, self.relative(ref)) as file, files.told(Unreadable, ref.path):
+            descriptor = file.fileno()
+            end = os.fstat(descriptor).st_size
+            reader = self.with_header(ref, descriptor, end)
+            for offset, data in lines.backward(descriptor, end):
+                if data is not None and word in data:
+                    reader.take(data, 1 if offset == 0 else _FAR)
+                    reader.problems.clear()
+                    while reader.entries:
+                        yield reader.entries.pop()
+
     def excerpt(self, ref: Found) -> Excerpt | None:
         if not self.is_large(ref):
             return None
@@ -167,6 +187,27 @@ class JsonlStore(FileStore):
             aside = files.set_aside(self.root, relative, "damaged", private=self.private)
             files.replace(self.root, relative, text, private=self.private)
         return Repaired(ref, len(reader.entries), os.path.join(self.root, aside))
+
+    def set_torn_end_aside(self, ref: Found) -> str | None:
+        """Take off what a crash left of the last line, in memory that does not grow with the file. Returns
+        where the file stays as it was; None if there is nothing to take off, or a whole repair is needed
+        because a record is in it."""
+        relative = self.relative(ref)
+        with (
+            self.lock(ref, 0) as lock,
+            files.open_to_read(self.root, relative) as file,
+            files.told(Unreadable, ref.path),
+        ):
+            lock.note(ids.stamp(ids.now()))
+            descriptor = file.fileno()
+            size = os.fstat(descriptor).st_size
+            offset, torn = next(lines.backward(descriptor, size), (0, b""))
+            if not (offset and torn) or self.with_header(ref, descriptor, size).take_rest(torn, _UNCOUNTED):
+                return None
+            aside = files.set_aside(self.root, relative, "damaged", private=self.private)
+            whole = files.read_in_pieces(descriptor, offset)
+            files.replace_in_pieces(self.root, relative, whole, private=self.private)
+        return os.path.join(self.root, aside)
 
     def text(self, ref: Found, first: bytes | None, entries: Sequence[Entry], reader: LineReader) -> bytes:
         """Whole lines, each with its newline. What cannot be read again is refused before it is written."""
