@@ -386,8 +386,8 @@ class Progress:
             self._out.is_progress_shown = False
             self._out.transient("")
 
-    def update(self, done: int, total: int) -> None:
-        """So much of all of it is done."""
+    def update(self, done: int, total: int, share: float | None = None) -> None:
+        """So much of all of it is done; `share` is how much of the work, where not all parts are alike."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -395,7 +395,8 @@ class Progress:
         counts = f"{done:,}/{total:,}"
         room = self._out.note_columns - len(f"{self._what} [] {counts} ")
         longest = max(1, min(_BAR, room))
-        bar = "=" * (longest * min(done, total) // total if total > 0 else 0)
+        part = share if share is not None else done / total if total > 0 else 0.0
+        bar = "=" * int(longest * min(part, 1.0))
         self._out.is_progress_shown = True
         self._out.transient(f"{self._what} [{bar:{longest}}] {counts}", keeps_blanks=True)
 

@@ -31,6 +31,8 @@ class Diagnosis(NamedTuple):
     """What a repair would do, or why there is none, in a sentence; empty where nothing is wrong."""
     is_only_read: bool = False
     """True if nothing is damaged, and a later version of its program wrote it: it is not written to."""
+    is_readable: bool = True
+    """Else nothing is known of it, not even that it is damaged."""
 
     @property
     def is_repairable(self) -> bool:
@@ -45,10 +47,11 @@ class Diagnosis(NamedTuple):
 def examine(store: Store, ref: Found) -> Diagnosis:
     """Look at one session, also while somebody writes to it."""
     try:
-        page, remedy = store.read(ref), store.remedy(ref)
+        page = store.read(ref)
+        remedy = store.remedy(ref, page)
     except PerdureError as error:
         remedy = "As long as that is so, nothing can be repaired."
-        return Diagnosis(ref, [_sentence(error.message)], [], remedy)
+        return Diagnosis(ref, [_sentence(error.message)], [], remedy, is_readable=False)
     kept, notices = tree.in_place(page.entries)
     findings = [_finding(problem) for problem in page.problems] + [_sentence(each) for each in notices]
     is_only_read = page.refusal is not None and not findings

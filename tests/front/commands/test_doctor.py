@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.front.output import Progress
 from perdure.session.session import Session
 from tests.front.commands.machine import Machine, at_terminal, break_home, process
 from tests.layouts import ALL, GOLDEN
@@ -215,6 +216,37 @@ def test_a_home_that_cannot_be_looked_at_is_not_well_and_hides_no_other(layout, 
     assert f"Cannot read {path}" in done.err
     assert done.out == f"Looked at {len(others)} sessions: all is well.\n"
     assert machine.run("doctor", others[0].id) == (0, "Looked at 1 session: all is well.\n", "")
+
+
+@pytest.mark.parametrize("layout", ["pi", "aurora", "cortext"])
+def test_a_bar_says_how_far_the_look_and_the_repair_are_and_nothing_after_it_is_gone(
+    layout, full, monkeypatch
+):
+    """What would be told after its end would stay on the screen. A file of several pieces is told by each."""
+    at_work: list[str] = []
+    told: list[tuple[str, float]] = []
+
+    class Watched(Progress):
+        def __enter__(self):
+            at_work.append(self._what)
+            return super().__enter__()
+
+        def __exit__(self, *exception):
+            at_work.clear()
+
+        def update(self, done, total, share=None):
+            assert at_work == [self._what]
+            told.append((self._what, share))
+
+    id = damage(full, layout)
+    with open(full.refs[layout][0].path, "ab") as file:
+        file.write((b"x" * 2**19 + b"\n") * 6)
+    monkeypatch.setattr("perdure.front.output.Progress", Watched)
+    full.run("doctor", "--repair", id)
+    for what in ("Looking at sessions", "Repairing sessions"):
+        shares = [share for each, share in told if each == what]
+        assert len({*shares}) > 2
+        assert all(0 <= share <= 1 for share in shares)
 
 
 def test_workspaces_that_share_an_id_are_told_apart(machine):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from perdure.session import reference
 from perdure.session.doctor import Diagnosis
 from perdure.session.layouts import Home
 from perdure.session.stores import Found, Repaired, Store, open_store
+from perdure.session.stores.file_store import FileStore
 
 
 class _Case(NamedTuple):
@@ -28,8 +29,10 @@ class _Case(NamedTuple):
     reference: str
     store: Store
     diagnosis: Diagnosis
-    is_readable: bool
-    """Else nothing is known of it, not even that it is damaged."""
+    """Without what can be read: that may be much, and there may be many."""
+    entries: int
+    messages: int
+    """How much can be read."""
     repaired: Repaired | None = None
     left: Sequence[str] = ()
     """What is still found after the repair: what is lost is not there again."""
@@ -47,10 +50,7 @@ def doctor(options: SimpleNamespace, out: Output) -> int:
         problems = []  # of homes that nobody asked for
     cases = _examined(chosen, _names(every), out)
     if options.repair:
-        cases = [
-            _repaired(case) if case.is_readable and not case.diagnosis.is_only_read else case
-            for case in cases
-        ]
+        cases = _all_repaired(cases, out)
     for problem in problems:
         out.note(problem)
     refusals = [case.refused for case in cases if case.refused]
@@ -75,27 +75,45 @@ def _examined(chosen: Sequence[tuple[Home, Found]], names: dict[str, str], out: 
     """Those that are not well."""
     stores = {home: open_store(*home) for home, _ in dict.fromkeys((home, None) for home, _ in chosen)}
     cases = []
+    total = sum(ref.size for _, ref in chosen) or 1
+    before = 0
     with out.progress("Looking at sessions") as progress:
         for number, (home, ref) in enumerate(chosen):
-            progress.update(number, len(chosen))
-            diagnosis = engine.examine(stores[home], ref)
+            store = stores[home]
+
+            def watch(offset: int, number: int = number, before: int = before) -> None:
+                progress.update(number, len(chosen), (before + offset) / total)
+
+            watch(0)
+            if isinstance(store, FileStore):
+                store.watch = watch
+            diagnosis = engine.examine(store, ref)
             is_gone = ref.inode and not os.path.lexists(ref.path)  # somebody deleted it meanwhile
             if diagnosis.findings and not is_gone:
-                is_readable = _is_readable(stores[home], diagnosis)
-                cases.append(_Case(names[ref.path], stores[home], diagnosis, is_readable))
+                counts = len(diagnosis.kept), diagnosis.messages
+                cases.append(_Case(names[ref.path], store, diagnosis._replace(kept=[]), *counts))
+            before += ref.size
     return cases
 
 
-def _is_readable(store: Store, diagnosis: Diagnosis) -> bool:
-    if not diagnosis.kept and not diagnosis.is_repairable:
-        try:
-            store.read(diagnosis.ref)
-        except PerdureError:
-            return False
-    return True
+def _all_repaired(cases: Sequence[_Case], out: Output) -> list[_Case]:
+    """Those that a repair may change; the others as they are."""
+    done = []
+    with out.progress("Repairing sessions") as progress:
+        for number, case in enumerate(cases):
+            size = case.diagnosis.ref.size or 1
+
+            def watch(offset: int, number: int = number, size: int = size) -> None:
+                progress.update(number, len(cases), (number + offset / size) / len(cases))
+
+            may_change = case.diagnosis.is_readable and not case.diagnosis.is_only_read
+            done.append(_repaired(case, watch) if may_change else case)
+    return done
 
 
-def _repaired(case: _Case) -> _Case:
+def _repaired(case: _Case, watch: Callable[[int], object]) -> _Case:
+    if isinstance(case.store, FileStore):
+        case.store.watch = watch
     try:
         repaired = engine.repair(case.store, case.diagnosis.ref)
         left = engine.examine(case.store, repaired.ref).findings if repaired else ()
@@ -119,7 +137,7 @@ def _tell(cases: Sequence[_Case], looked_at: int, out: Output) -> None:
 def _summed_up(cases: Sequence[_Case]) -> str:
     if not cases:
         return "all is well"
-    readable = [case for case in cases if case.is_readable]
+    readable = [case for case in cases if case.diagnosis.is_readable]
     damaged = [case for case in readable if not case.diagnosis.is_only_read]
     counts = {
         "damaged": len(damaged),
@@ -156,8 +174,8 @@ def _facts(case: _Case) -> dict[str, Any]:
         "path": diagnosis.ref.path,
         "findings": diagnosis.findings,
         "remedy": diagnosis.remedy,
-        "entries": len(diagnosis.kept),
-        "messages": diagnosis.messages,
+        "entries": case.entries,
+        "messages": case.messages,
         "repaired": repaired
         and {
             "id": repaired.ref.id,

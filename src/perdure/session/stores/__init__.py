@@ -205,8 +205,9 @@ class Store(Protocol):
     def restore(self, text: str) -> Found:
         """Back from the trash, by its id, or the beginning of it."""
 
-    def remedy(self, ref: Found) -> str:
-        """What `repair` would do, in a sentence; empty if it would do nothing."""
+    def remedy(self, ref: Found, page: Page | None = None) -> str:
+        """What `repair` would do, in a sentence; empty if it would do nothing. Who has read the session gives
+        its `page`, so that it need not be read again."""
 
     def repair(self, ref: Found) -> Repaired | None:
         """Make a damaged session sound, keeping every entry that can be read. None if there was nothing to

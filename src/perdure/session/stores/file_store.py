@@ -47,6 +47,8 @@ class FileStore(ABC):
         self._prefix = os.path.join(root, "")
         self.durability = durability
         self._cwd = cwd
+        self.watch: Callable[[int], object] = lambda offset: None
+        """Called while a large file is read, with how far that is."""
 
     @property
     def synced(self) -> bool:

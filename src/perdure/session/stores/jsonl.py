@@ -165,8 +165,8 @@ class JsonlStore(FileStore):
             self.release(lock, ref)
             raise
 
-    def remedy(self, ref: Found) -> str:
-        page = self.read(ref)
+    def remedy(self, ref: Found, page: Page | None = None) -> str:
+        page = page or self.read(ref)
         if not page.problems and not tree.in_place(page.entries)[1]:
             return ""
         return f"A repair keeps {counted(page.entries)} and sets aside what is replaced, as it is now."
@@ -273,6 +273,7 @@ class JsonlStore(FileStore):
         forward = lines.Forward(descriptor, after.offset, end)
         for batch in forward:
             number = reader.take_all(batch, number)
+            self.watch(forward.offset)
         offset = forward.offset
         if forward.rest != b"" and (taken := reader.take_rest(forward.rest, number + 1)):
             number += 1
@@ -293,9 +294,11 @@ class JsonlStore(FileStore):
         forward = lines.Forward(descriptor, 0, os.fstat(descriptor).st_size)
         kept: list[tuple[bytes, Entry | None]] = []
         number = 0
-        for text in (each for batch in forward for each in batch):
-            number += 1
-            kept += self._kept(reader, reader.take, text, number)
+        for batch in forward:
+            for text in batch:
+                number += 1
+                kept += self._kept(reader, reader.take, text, number)
+            self.watch(forward.offset)
         if forward.rest != b"":
             kept += self._kept(reader, reader.take_rest, forward.rest, number + 1)
         in_tree = iter(tree.in_place(reader.entries)[0])

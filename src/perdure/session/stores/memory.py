@@ -82,7 +82,7 @@ class MemoryStore:
         self._sessions[id] = _Kept(kept.header, kept.entries)
         return Found(id, "")
 
-    def remedy(self, ref: Found) -> str:
+    def remedy(self, ref: Found, page: Page | None = None) -> str:
         return ""
 
     def repair(self, ref: Found) -> Repaired | None:

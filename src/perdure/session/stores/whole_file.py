@@ -183,7 +183,9 @@ class WholeFileStore(FileStore):
         self.saved(ref, document)
         return found(header.id, ref.path)
 
-    def remedy(self, ref: Found) -> str:
+    def remedy(self, ref: Found, page: Page | None = None) -> str:
+        if page is not None and not page.problems:
+            return ""  # what is damaged has one
         data = self.bytes_of(ref)
         document = self.parse(ref, data)
         if not document.is_damaged:
