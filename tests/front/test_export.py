@@ -20,7 +20,7 @@ from perdure.testing import user_entry
 from perdure.testing.corpus import record
 from perdure.testing.writing import child, turns
 from tests import processes
-from tests.front.commands.machine import Machine, process
+from tests.front.commands.machine import Machine, at_terminal, process
 from tests.front.test_html import Page
 from tests.front.test_render import conversation, kept
 from tests.layouts import ALL, store_of
@@ -252,8 +252,8 @@ def test_a_page_for_others_says_nothing_of_this_machines_folders(to, machine):
     assert "line 3: " in page
 
 
-def test_a_file_is_replaced_and_keeps_its_mode(machine, tmp_path):
-    """As other exporters do; also where a link leads to it, and nothing else is left there."""
+def test_a_file_is_replaced_and_is_then_for_its_owner_only(machine, tmp_path):
+    """Whoever could read what was there; also where a link leads to it, and nothing else is left there."""
     ref = saved(machine, "pi")
     target, link = tmp_path / "talk.md", tmp_path / "link.md"
     target.write_text("old")
@@ -262,7 +262,7 @@ def test_a_file_is_replaced_and_keeps_its_mode(machine, tmp_path):
     assert machine.run("export", ref.id, "-o", str(link)).code == 0
     assert link.is_symlink()
     assert target.read_text().startswith("# The auth bug")
-    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert sorted(tmp_path.iterdir()) == [link, target]
 
 
@@ -301,6 +301,96 @@ def test_a_users_own_files_in_a_workspace_are_his(machine):
     output = Path(machine.homes["cortext"].path) / "notes.md"
     assert machine.run("export", ref.id, "-o", str(output)).code == 0
     assert output.read_text().startswith("# The auth bug")
+
+
+@pytest.mark.parametrize("to", [*DOCUMENTS, *ALL])
+def test_s8_what_is_written_is_for_its_owner_only_whatever_the_umask(to, machine, tmp_path):
+    """Files 0600, folders 0700."""
+    ref = saved(machine, "pi")
+    before = os.umask(0)
+    try:
+        assert machine.run("export", ref.id, "--to", to, "-o", str(tmp_path / "out")).code == 0
+    finally:
+        os.umask(before)
+    found = [tmp_path / "out", *(tmp_path / "out").rglob("*")]
+    wide = {path.name: oct(path.stat().st_mode) for path in found if path.stat().st_mode & 0o077}
+    assert wide == {}
+
+
+# --- secrets ------------------------------------------------------------------------------------------
+
+
+KEY = "AKIA" + "QYLPMN5HFIQR7XYA"  # in parts: what looks like one would be found here, too
+
+
+def with_a_secret(machine: Machine, layout: str = "pi") -> Found:
+    return machine.add(layout, "hello", f"It works with {KEY}, why?")
+
+
+@pytest.mark.parametrize("to", ["md", "html", "json", "pi", "sibyl"])
+def test_a_secret_is_named_on_stderr_and_goes_through_a_pipe(to, machine, tmp_path):
+    """By its entry and its kind, never whole; the exit code is 0, and what to do is said."""
+    ref = with_a_secret(machine)
+    piped = machine.run("export", ref.id, "--to", to)
+    assert piped.code == 0
+    assert KEY in piped.out
+    written = machine.run("export", ref.id, "--to", to, "-o", str(tmp_path / "out"))
+    assert KEY in (tmp_path / "out").read_text()
+    entry = machine.store("pi").read(ref).entries[1]
+    for err in (piped.err, written.err):
+        assert f"entry {entry.id} (user): AWS access key (AKIA…)" in err
+        assert "--redact" in err
+        assert KEY not in err
+
+
+def test_redact_masks_it_and_a_report_names_what_was_found(machine, tmp_path):
+    """On stdout and in a file; a title and a directory, too."""
+    ref = with_a_secret(machine)
+    piped = machine.run("export", ref.id, "--redact")
+    assert "It works with AKIA…[redacted], why?" in piped.out
+    assert KEY not in piped.out + piped.err
+    report = machine.run("export", ref.id, "--redact", "--json", "-o", str(tmp_path / "out")).data
+    assert [each.partition(": ")[2] for each in report["secrets"]] == ["AWS access key (AKIA…)"]
+    assert KEY not in (tmp_path / "out").read_text()
+
+
+def test_a_document_is_searched_as_far_as_it_goes(machine, tmp_path):
+    """It has one branch; a session has all."""
+    ask, *rest = turns(3)
+    ref = kept(machine.store("pi"), [ask, child(user_entry(f"left with {KEY}"), ask), *rest]).ref
+    assert "secrets" not in machine.run("export", ref.id).err
+    assert "AWS access key" in machine.run("export", ref.id, "--to", "json").err
+
+
+def test_what_stays_on_the_machine_is_not_asked_about(machine):
+    """A session that goes on in another program of the same user."""
+    ref = with_a_secret(machine)
+    done = machine.run("export", ref.id, "--to", "aurora", "--install")
+    assert (done.code, done.err) == (0, "")
+    assert KEY in machine.run("show", done.out.strip()).out
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("answer", "code", "there"),
+    [
+        (b"w\r", 0, KEY),
+        (b"redact\r", 0, "AKIA…[redacted]"),
+        (b"c\r", 0, ""),
+        (b"\r", 0, ""),
+        (b"\x04", 1, ""),
+    ],
+)
+def test_at_a_terminal_its_user_says_what_becomes_of_a_secret(answer, code, there, machine, tmp_path):
+    """It is written, or masked, or nothing is; Enter is nothing."""
+    ref = with_a_secret(machine)
+    output = tmp_path / "talk.md"
+    ended, shown = at_terminal("export", ref.id, "-o", str(output), answer=answer)
+    assert b"[w/r/C]" in shown
+    assert KEY.encode() not in shown
+    assert ended == code
+    assert output.exists() == bool(there)
+    assert not there or f"It works with {there}, why?" in output.read_text()
 
 
 @pytest.mark.process

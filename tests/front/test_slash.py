@@ -204,6 +204,27 @@ def test_a_session_in_any_folder_is_shown_exported_and_forked_like_one_at_home(
 # --- what is in it ------------------------------------------------------------------------------------
 
 
+KEY = "AKIA" + "QYLPMN5HFIQR7XYA"  # in parts: what looks like one would be found here, too
+
+
+def test_export_names_secrets_and_masks_them_if_it_is_told_to(pi, wire_server):
+    """Through a pipe nobody is asked; a name made of the title has none in any case, and all are 0600."""
+    wire_server.script(events(said("no idea")))
+    pi.use(wire_server)
+    lines = f"hello {KEY}\n/name about {KEY}\n/export plain.md\n/export --redact md masked.md\n"
+    done = pi(stdin=f"{lines}/export html page.html --redact\n/export --redact\n")
+    assert done.returncode == 0, done.stderr
+    written = {path.name: path for path in pi.project.iterdir() if path.is_file()}
+    assert {*written} == {"plain.md", "masked.md", "page.html", "about-AKIA-redacted.md"}
+    assert [name for name, path in written.items() if KEY in path.read_text()] == ["plain.md"]
+    assert "hello AKIA…[redacted]" in written["masked.md"].read_text()
+    assert {oct(path.stat().st_mode & 0o777) for path in written.values()} == {"0o600"}
+    err = done.stderr.decode()
+    assert err.count("AWS access key (AKIA…)") == 2  # what was said, and the name
+    assert "--redact" in err
+    assert KEY not in err
+
+
 def test_export_writes_a_document_beside_what_is_there(pi, wire_server):
     """Under a name of its own that takes no other file's place; or where it is told to."""
     wire_server.script(events(said("the *answer*")))

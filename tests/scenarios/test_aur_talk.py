@@ -15,6 +15,7 @@ from perdure.session.stores import open_store
 from perdure.testing import assistant_entry, user_entry
 from tests.agent.models.wire_server import HANG, events, refuse, wire_server
 from tests.front.one_prompt import HALF_A_LINE, called, said
+from tests.front.shell_terminal import say
 from tests.moments import next_moment
 from tests.programs.started import Done, Program, aur, prompts_of, system_of
 
@@ -483,6 +484,45 @@ def test_aur_15_history_stats_and_clear(aur, wire_server):
     again = aur.within("spawn", "--resume", aur.files[0].stem, stdin="four\n")
     assert "> one" not in again.out
     assert prompts_of(wire_server)[0] == ("user", "three")
+
+
+KEY = "AKIA" + "QYLPMN5HFIQR7XYA"  # in parts: what looks like one would be found here, too
+
+
+def test_aur_15_save_and_export_name_secrets_and_mask_them_if_they_are_told_to(aur, wire_server):
+    """Through a pipe nobody is asked, and the file is written, for its owner only."""
+    aur.answers(wire_server, "An answer.")
+    talk = f"Why {KEY}?\n/save talk.md\n/save masked.md --redact\n/export --redact masked.json\n"
+    done = aur.within("spawn", stdin=talk)
+    assert done.code == 0
+    written = {path.name: path.read_text() for path in aur.project.iterdir()}
+    assert [name for name, text in written.items() if KEY in text] == ["talk.md"]
+    assert {*written} == {"talk.md", "masked.md", "masked.json"}
+    entries = json.loads(written["masked.json"])["entries"]
+    assert [each["text"] for each in entries if each["role"]] == ["Why AKIA…[redacted]?", "An answer."]
+    assert done.err.count("(user): AWS access key (AKIA…)") == 1
+    assert {oct(path.stat().st_mode & 0o777) for path in aur.project.iterdir()} == {"0o600"}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("answer", "there"), [("w", KEY), ("r", "AKIA…[redacted]"), ("", "")])
+def test_aur_15_at_a_terminal_its_user_says_what_becomes_of_a_secret(aur, wire_server, answer, there):
+    """And the conversation goes on."""
+    aur.answers(wire_server, "An answer.", "Another.")
+    with aur.terminal("spawn") as terminal:
+        say(terminal, f"Why {KEY}?")
+        terminal.until("An answer.")
+        say(terminal, "/save talk.md")
+        terminal.until("[w/r/C]")
+        terminal.send(f"{answer}\r")
+        terminal.until("Wrote talk.md" if there else "Nothing was written.")
+        say(terminal, "More?")
+        terminal.until("Another.")
+        terminal.keys("c-d")
+        assert terminal.wait() == 0
+    path = aur.project / "talk.md"
+    assert path.exists() == bool(there)
+    assert not there or f"Why {there}?" in path.read_text()
 
 
 def test_aur_15_save_and_export_write_a_file_and_ask_before_they_replace_one(aur, wire_server):

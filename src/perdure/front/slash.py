@@ -18,7 +18,7 @@ from perdure import config, registry
 from perdure.agent.aside import in_thread
 from perdure.errors import UsageError
 from perdure.front import opening, recalling
-from perdure.front.amounts import counted, size, tokens
+from perdure.front.amounts import counted, tokens
 from perdure.front.leaving import leave_on_purpose
 from perdure.front.narration import words
 from perdure.front.output import Styled
@@ -66,8 +66,8 @@ COMMANDS = {
         _slash("fork", "[ENTRY]", "go on in a copy of this session"),
         _slash(
             "export",
-            "[md|html] [FILE]",
-            "write this session as a document",
+            "[md|html] [--redact] [FILE]",
+            "write this session as a document; --redact masks secrets",
             completes="formats",
             may_run_beside=True,
         ),
@@ -176,19 +176,28 @@ async def session(shell: Shell, arguments: str) -> None:
 
 
 async def export(shell: Shell, arguments: str) -> None:
-    session, store = shell.conversation.session, shell.conversation.meant.store
+    session = shell.conversation.session
     if session.is_empty:
         raise UsageError("There is nothing to export yet", "say something first")
     config.here()  # a name is looked for there
+    is_redacted, arguments = redaction(arguments)
     to, file = _format_and_file(arguments)
     name = await in_thread(lambda: session.name) if not file else ""
-    path = config.expanded(file) or _free_name(name or session.id, to)
     from perdure.front.commands.export import document
+    from perdure.front.secrets import without_secrets
 
-    written, problems = await in_thread(document, store, session.ref, to, path, shell.out)
-    shell.face.note(f"Wrote {path}, {size(written)}")
-    if problems:
-        shell.face.note(Styled(one_line(f"Damaged: {problems[0]}; what can be read is there"), "yellow"))
+    path = config.expanded(file) or _free_name(without_secrets(name or session.id), to)
+    await document(shell, to, path, is_redacted=is_redacted)
+
+
+def redaction(arguments: str) -> tuple[bool, str]:
+    """Whether `--redact` is the first or the last word, and the other words."""
+    words = arguments.split(" ")
+    for at in (0, -1):
+        if words[at] == "--redact":
+            del words[at]
+            return True, " ".join(words).strip()
+    return False, arguments
 
 
 def _format_and_file(arguments: str) -> tuple[str, str]:
@@ -213,7 +222,7 @@ def _free_name(title: str, to: str) -> str:
 
 
 def formats(shell: Shell, typed: str) -> Iterable[str]:
-    return ("md", "html")
+    return ("md", "html", "--redact")
 
 
 async def expand(shell: Shell, arguments: str) -> None:

@@ -182,9 +182,10 @@ SESSIONS = {
                 Argument(
                     "--install", "put it where that program keeps its sessions, to go on there", "flag", False
                 ),
+                Argument("--redact", "mask what looks like a key, a token or a password", "flag", False),
             ),
             "{pi} sessions export 5f0c > talk.md",
-            "{pi} sessions export 5f0c --to html -o talk.html",
+            "{pi} sessions export 5f0c --to html -o talk.html --redact",
             "{pi} sessions export 5f0c --to aurora --install",
         ),
         _verb(

@@ -1,7 +1,8 @@
 """`export`: a session as a document to read, as JSON, or as another program's session.
 
-The session is only read. What is written has its name when it is whole, and never takes the place of a
-session: where a program keeps its own, only `--install` writes, and that makes a new one.
+The session is only read. What in it looks like a secret is named before it leaves, and `--redact` masks it.
+What is written is for its owner only, has its name when it is whole, and never takes the place of a session:
+where a program keeps its own, only `--install` writes, and that makes a new one.
 """
 
 from __future__ import annotations
@@ -14,19 +15,24 @@ import stat
 import tempfile
 from io import StringIO
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from perdure import config
 from perdure.errors import InvalidId, NotSaved, UsageError
 from perdure.front import render
-from perdure.front.amounts import size
+from perdure.front.amounts import counted, size
+from perdure.front.outgoing import REDACT, WRITE, Finding, Outgoing, choice
 from perdure.front.output import Output, Styled
+from perdure.front.visible import one_line
 from perdure.session import layouts, reference
 from perdure.session.convert import Converted, convert
 from perdure.session.findings import how_many
 from perdure.session.layouts import LAYOUTS, Home
 from perdure.session.session import Session
-from perdure.session.stores import Found, Store, files, folders, open_store
+from perdure.session.stores import Found, Store, files, folders, open_store, owners
+
+if TYPE_CHECKING:
+    from perdure.front.shell import Shell
 
 _STDOUT = "-"
 
@@ -41,6 +47,8 @@ class _Made(NamedTuple):
     size: int
     dropped: dict[str, int]
     problems: list[str]
+    secrets: list[str]
+    """What looks like one in it, or was masked."""
 
 
 def export(options: SimpleNamespace, out: Output) -> int:
@@ -56,13 +64,22 @@ def export(options: SimpleNamespace, out: Output) -> int:
     if to in LAYOUTS and _is_folder(to) and not output and not is_installed:
         raise UsageError(f"A session of {to} is a folder", "name the one to make with -o DIR")
     store, ref = reference.find(options.id)
+    is_redacted = options.redact
     if is_installed:
-        made = _installed(store, ref, to)
+        made = _installed(store, ref, to, is_redacted=options.redact)
     else:
         if output:
             refuse_homes(output, store)
             _require_folder(output)
-        made = (_as_session if to in LAYOUTS else _as_document)(store, ref, to, output, out)
+        leaving = Outgoing(store, ref)
+        answer = REDACT if options.redact else _answer(leaving, to, output, out)
+        if answer not in (WRITE, REDACT):
+            out.note("Nothing was written.")
+            return int(answer is None)
+        is_redacted = answer == REDACT
+        as_made = _as_session if to in LAYOUTS else _as_document
+        made = as_made(*leaving.chosen(answer), to, output, out)
+        made = made._replace(secrets=[*map(str, _shown(leaving, to))])
     if out.json and (output or is_installed):
         out.data({"format": to, **made._asdict()})
         return 0
@@ -70,21 +87,54 @@ def export(options: SimpleNamespace, out: Output) -> int:
         out.line(made.reference)
     elif output:
         out.note(f"Wrote {output}, {size(made.size)}{f': {made.reference}' if made.reference else ''}")
+    if is_redacted and made.secrets:
+        out.note(f"Masked {counted(len(made.secrets), 'secret')}.")
     _warn(made, to, reference.name_of(store, ref), out)
     return 0
 
 
-def document(
-    store: Store, ref: Found, to: str, output: str, out: Output, *, may_replace: bool = False
-) -> tuple[int, list[str]]:
-    """That session as a document, in a file: how many bytes it has, and what could not be read. A file that
-    is there is replaced only if it may be."""
+def _answer(leaving: Outgoing, to: str, output: str, out: Output) -> str | None:
+    """What to do about secrets. They are only named where stdout is the place: who reads that is at the other
+    end of a pipe, or sees it all."""
+    found = _shown(leaving, to)
+    if not found:
+        return WRITE
+    return choice(found, out, "--redact", may_ask=bool(output))
+
+
+def _shown(leaving: Outgoing, to: str) -> list[Finding]:
+    """A document to read has one branch."""
+    return [each for each in leaving.found if to not in ("md", "html") or not each.is_aside]
+
+
+async def document(
+    shell: Shell, to: str, output: str, *, is_redacted: bool, may_replace: bool = False
+) -> None:
+    """The session of a conversation as a document, in a file that is there already only if it may be. What
+    looks like a secret is named first, and at a terminal its user says what becomes of it."""
+    from perdure.agent.aside import in_thread
+
+    session, store = shell.conversation.session, shell.conversation.meant.store
+    await in_thread(_check_place, output, store, may_replace)
+    leaving = await in_thread(Outgoing, store, session.ref)
+    found = _shown(leaving, to)
+    answer: str | None = REDACT if is_redacted else WRITE
+    if found and not is_redacted:
+        answer = await shell.face.aside(lambda: choice(found, shell.out, "--redact"))
+    if answer not in (WRITE, REDACT):
+        return shell.face.note(Styled("Nothing was written.", "dim"))
+    made = await in_thread(lambda: _as_document(*leaving.chosen(answer), to, output, shell.out))
+    hidden = f", with {counted(len(found), 'secret')} masked" if found and answer == REDACT else ""
+    shell.face.note(one_line(f"Wrote {output}, {size(made.size)}{hidden}"))
+    if made.problems:
+        shell.face.note(Styled(one_line(f"Damaged: {made.problems[0]}; what can be read is there"), "yellow"))
+
+
+def _check_place(output: str, store: Store, may_replace: bool) -> None:
     refuse_homes(output, store)
     _require_folder(output)
     if not may_replace and os.path.lexists(output) and not os.path.isdir(output):
         raise UsageError(f"{output} is there already", "give another name, or remove it first")
-    made = _as_document(store, ref, to, output, out)
-    return made.size, made.problems
 
 
 def _warn(made: _Made, to: str, source: str, out: Output) -> None:
@@ -107,7 +157,7 @@ def _as_document(store: Store, ref: Found, to: str, output: str, out: Output) ->
     data = _WRITERS[to](session).encode(errors="backslashreplace")
     _write(data, output, out)
     notices = session.notices
-    return _Made("", output, len(data), {}, [*map(str, session.problems), *notices])
+    return _Made("", output, len(data), {}, [*map(str, session.problems), *notices], [])
 
 
 def _markdown(session: Session) -> str:
@@ -134,10 +184,16 @@ _WRITERS = {"md": _markdown, "html": _html, "json": _json}
 # --- sessions of another layout -----------------------------------------------------------------------
 
 
-def _installed(store: Store, ref: Found, to: str) -> _Made:
+def _installed(store: Store, ref: Found, to: str, *, is_redacted: bool) -> _Made:
+    """It stays on this machine, for the same user: only who asks for it has its secrets masked."""
     target = open_store(to)
-    converted = convert(store, ref, target)
-    return _made(converted, target, converted.ref.path, converted.ref.size)
+    if not is_redacted:
+        converted = convert(store, ref, target)
+        return _made(converted, target, converted.ref.path, converted.ref.size)
+    leaving = Outgoing(store, ref)
+    converted = convert(*leaving.redacted(), target)
+    made = _made(converted, target, converted.ref.path, converted.ref.size)
+    return made._replace(secrets=[*map(str, leaving.found)])
 
 
 def _as_session(store: Store, ref: Found, to: str, output: str, out: Output) -> _Made:
@@ -148,6 +204,7 @@ def _as_session(store: Store, ref: Found, to: str, output: str, out: Output) -> 
         converted = _same_id(store, ref, target) if to == store.name else convert(store, ref, target)
         if _is_folder(to):
             whole = os.path.dirname(os.path.dirname(converted.ref.path))
+            _make_private(whole)
             _move(home, os.path.relpath(whole, home), output)
         else:
             with open(converted.ref.path, "rb") as file:
@@ -165,7 +222,7 @@ def _same_id(store: Store, ref: Found, target: Store) -> Converted:
 
 def _made(converted: Converted, target: Store, path: str, size: int) -> _Made:
     problems = [*map(str, converted.problems)]
-    return _Made(reference.name_of(target, converted.ref), path, size, dict(converted.dropped), problems)
+    return _Made(reference.name_of(target, converted.ref), path, size, dict(converted.dropped), problems, [])
 
 
 def _is_folder(layout: str) -> bool:
@@ -234,15 +291,16 @@ def _write(data: bytes, output: str, out: Output) -> None:
 
 
 def _replace(path: str, data: bytes, found: os.stat_result | None) -> None:
-    """The old file or the new one, at any moment. Its unfinished form has a name that nobody else uses: there
-    is no lock here, and what lies beside it is the user's."""
+    """The old file or the new one, at any moment. The new one is for its owner only, whoever could read what
+    was there. Its unfinished form has a name that nobody else uses: there is no lock here, and what lies
+    beside it is the user's."""
     with files.folder_of(*os.path.split(path)) as (folder, name):
         unfinished = f".{os.urandom(8).hex()}.part"
-        with files.make_in(folder, unfinished, private=False) as file:
+        with files.make_in(folder, unfinished, private=True) as file:
             try:
                 files.write_all(file.fileno(), data)
                 if found:
-                    os.fchmod(file.fileno(), found.st_mode & 0o777)
+                    owners.keep(file.fileno(), os.stat_result((stat.S_IFREG | 0o600, *found[1:])), path)
                 files.sync_data(file.fileno())
                 os.replace(unfinished, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
@@ -250,6 +308,14 @@ def _replace(path: str, data: bytes, found: os.stat_result | None) -> None:
                     os.unlink(unfinished, dir_fd=folder)
                 raise
         files.sync_names(folder)
+
+
+def _make_private(folder: str) -> None:
+    """What a workspace's umask would open to others is for its owner here."""
+    for path, _, names in os.walk(folder):
+        os.chmod(path, 0o700)
+        for name in names:
+            os.chmod(os.path.join(path, name), 0o600)
 
 
 def _move(home: str, relative: str, output: str) -> None:

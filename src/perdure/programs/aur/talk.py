@@ -68,12 +68,16 @@ def _slash(
 COMMANDS = {
     each.name: each
     for each in (
-        _slash("save", "FILE.md", "write this session as a document"),
+        _slash(
+            "save",
+            "FILE.md [--redact]",
+            "write this session as a document; --redact masks secrets",
+        ),
         _slash("history", "[N]", "show the last turns again: 10, or N of them", may_run_beside=True),
         _slash("clear", "", "begin anew in this session; all that was said stays in it"),
         _slash("agent", "[NAME]", "talk with another agent; without a name, list them", completes="names"),
         _slash("stats", "", "turns, tokens, cost, and how much of the context is used", may_run_beside=True),
-        _slash("export", "FILE.json", "write this session as JSON"),
+        _slash("export", "FILE.json [--redact]", "write this session as JSON"),
         _slash("import", "FILE.json", "take in the turns of a session that was exported", runs="take_in"),
         slash.COMMANDS["model"],
         slash.COMMANDS["help"],

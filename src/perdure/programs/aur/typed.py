@@ -11,11 +11,11 @@ from perdure import config
 from perdure.agent.aside import in_thread
 from perdure.errors import PerdureError, UsageError
 from perdure.front import recalling
-from perdure.front.amounts import counted, size
+from perdure.front.amounts import counted
 from perdure.front.facts import facts
 from perdure.front.output import Styled
 from perdure.front.shell import Shell
-from perdure.front.slash import unquoted
+from perdure.front.slash import redaction, unquoted
 from perdure.front.visible import one_line
 from perdure.programs.aur import agents, imported
 from perdure.programs.aur.budget import WHAT_IS_SENT
@@ -47,6 +47,7 @@ async def _write(shell: Shell, name: str, arguments: str, to: str) -> None:
     from perdure.front.commands.export import document, refuse_homes
 
     session, store = shell.conversation.session, shell.conversation.meant.store
+    is_redacted, arguments = redaction(arguments)
     path = _path(name, arguments, to)
     if session.is_empty:
         raise UsageError(f"There is nothing to {name} yet", "say something first")
@@ -54,12 +55,7 @@ async def _write(shell: Shell, name: str, arguments: str, to: str) -> None:
     is_there = os.path.lexists(path) and not os.path.isdir(path)
     if is_there and not await _may_replace(shell, path):
         return shell.face.note(Styled("Nothing was written.", "dim"))
-    written, problems = await in_thread(
-        lambda: document(store, session.ref, to, path, shell.out, may_replace=is_there)
-    )
-    shell.face.note(one_line(f"Wrote {path}, {size(written)}"))
-    if problems:
-        shell.face.note(Styled(one_line(f"Damaged: {problems[0]}; what can be read is there"), "yellow"))
+    await document(shell, to, path, is_redacted=is_redacted, may_replace=is_there)
 
 
 async def _may_replace(shell: Shell, path: str) -> bool:

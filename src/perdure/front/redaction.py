@@ -1,0 +1,168 @@
+"""Secrets in values of JSON, found and masked.
+
+They are searched as values and not as text: a secret is found however a format escapes it, and what is made
+of the masked values is as valid as what was there. The name of a value, as in `{"password": …}`, stands
+before it in what is searched. What only its name tells of is masked where it stands without one, too.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from perdure.front.secrets import REDACTED, Place, cut, masked, places
+
+_AT_ONCE = 2**22  # characters that are searched together
+_MOST_REPEATED = 200  # passwords, and lines of private keys, so that the time is linear in the values
+_SHORTEST_REPEATED = 8
+_END = '"\0'  # of a string: no secret reaches beyond it
+
+
+class Hit(NamedTuple):
+    value: int
+    """Which of the values it is in."""
+    field: str
+    kind: str
+    secret: str
+
+
+class _String(NamedTuple):
+    """One of a value's, and where it is in a text of many."""
+
+    start: int
+    end: int
+    value: int
+    at: int
+    field: str
+
+
+class Redaction:
+    """Of all strings in some values of JSON, which are put together in a few long texts: there are hundreds
+    of forms to look for, and most strings are short. A value is asked for when it is looked at: those
+    of a large session take many times its size together."""
+
+    def __init__(self, count: int, value: Callable[[int], Any]) -> None:
+        self._value = value
+        self.hits: list[Hit] = []
+        self.places: dict[int, dict[int, list[Place]]] = {}
+        """In which value, and in which of its strings."""
+        self._masks: dict[str, str] = {}
+        self._counts: Counter[str] = Counter()
+        repeated: dict[str, str] = {}
+        for text, strings in _texts(count, value):
+            for string, place in _within(strings, places(text)):
+                secret = text[place.start : place.end]
+                if not place.is_rest:
+                    self.hits.append(Hit(string.value, string.field, place.kind, secret))
+                self._keep(string, place)
+                if place.is_named and len(secret) >= _SHORTEST_REPEATED:
+                    repeated.setdefault(secret, place.kind)
+        few = [*repeated.items()][:_MOST_REPEATED]
+        for text, strings in _texts(count, value) if few else ():
+            for secret, kind in few:
+                for string, place in _within(strings, _everywhere(secret, text, kind)):
+                    self._keep(string, place)
+
+    def _keep(self, string: _String, place: Place) -> None:
+        own = self.places.setdefault(string.value, {}).setdefault(string.at, [])
+        own.append(place._replace(start=place.start - string.start, end=place.end - string.start))
+
+    def redacted(self, value: int) -> Any:
+        found = self.places.get(value, {})
+        at = -1
+
+        def change(field: str, text: str) -> str:
+            nonlocal at
+            at += 1
+            return cut(text, _apart(found[at]), self._mask) if at in found else text
+
+        return _with_each_string(self._value(value), change)
+
+    def _mask(self, secret: str) -> str:
+        """One for each secret, the same wherever that is: what two entries are known by stays apart."""
+        if secret not in self._masks:
+            shown = masked(secret)
+            self._counts[shown] += 1
+            more = f"-{self._counts[shown]}" if self._counts[shown] > 1 else ""
+            self._masks[secret] = f"{shown}{REDACTED[:-1]}{more}{REDACTED[-1]}"
+        return self._masks[secret]
+
+
+def _texts(count: int, value: Callable[[int], Any]) -> Iterator[tuple[str, list[_String]]]:
+    """All strings, each behind the name of its member."""
+    pieces: list[str] = []
+    strings: list[_String] = []
+    size = 0
+    for number in range(count):
+        for at, (field, text) in enumerate(_strings_of(value(number))):
+            before = f'"{field}": "'
+            pieces += (before, text, _END)
+            start = size + len(before)
+            strings.append(_String(start, start + len(text), number, at, field))
+            size = start + len(text) + len(_END)
+        if size > _AT_ONCE:
+            yield "".join(pieces), strings
+            pieces, strings, size = [], [], 0
+    yield "".join(pieces), strings
+
+
+def _strings_of(value: Any) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+
+    def keep(field: str, text: str) -> str:
+        found.append((field, text))
+        return text
+
+    _with_each_string(value, keep)
+    return found
+
+
+def _within(strings: Sequence[_String], found: Iterable[Place]) -> Iterator[tuple[_String, Place]]:
+    """Each place with the string that it is in."""
+    for place in found:
+        string = strings[max(0, bisect_right(strings, (place.start + 1,)) - 1)]
+        if (
+            string.start <= place.start < string.end
+        ):  # and not in the name before it, which is a string itself
+            yield string, place._replace(end=min(place.end, string.end))
+
+
+def _everywhere(secret: str, text: str, kind: str) -> Iterator[Place]:
+    at = text.find(secret)
+    while at >= 0:
+        yield Place(at, at + len(secret), kind)
+        at = text.find(secret, at + len(secret))
+
+
+def _apart(found: Iterable[Place]) -> Iterator[Place]:
+    end = 0
+    for place in sorted(found, key=lambda each: (each.start, -each.end)):
+        if place.start >= end:
+            yield place
+            end = place.end
+
+
+def _with_each_string(value: Any, change: Callable[[str, str], str]) -> Any:
+    """The value with each string in it changed, names of members too; always in the same order. It may be
+    nested as deeply as JSON is read, which is deeper than calls may be."""
+    root = [value]
+    waiting: list[tuple[Any, Any, str]] = [(root, 0, "")]
+    while waiting:
+        holder, key, field = waiting.pop()
+        each = holder[key]
+        if isinstance(each, str):
+            holder[key] = change(field, each)
+        elif isinstance(each, list):
+            holder[key] = made = each.copy()
+            waiting += [(made, at, field) for at in range(len(made))]
+        elif isinstance(each, dict):
+            holder[key] = members = {}
+            for name, inner in each.items():
+                new = change("", name)
+                while new in members:
+                    new += "…"
+                members[new] = inner
+                waiting.append((members, new, name))
+    return root[0]

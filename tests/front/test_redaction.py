@@ -1,0 +1,256 @@
+"""A session leaves without its secrets: of every kind, in every field, in every format."""
+
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.front.outgoing import Outgoing
+from perdure.front.redaction import Redaction
+from perdure.session.entry import Entry, decode, placed
+from perdure.session.session import Session
+from perdure.session.stores import Found, Header, Page, Store
+from perdure.session.stores.memory import MemoryStore
+from perdure.testing import user_entry
+from perdure.testing.writing import child
+from tests.front.commands.machine import Machine
+from tests.front.planted import Planted, planted
+from tests.front.secret_fields import ENTRIES, STAMP, planted_entries
+from tests.front.test_html import Page as WebPage
+from tests.layouts import ALL
+
+PLANTED = planted()
+KINDS = {each.kind: each for each in reversed(PLANTED)}
+FEW = [
+    KINDS[kind]
+    for kind in (
+        "GitHub personal access token",
+        "AWS access key",
+        "Azure storage key",
+        "private key",
+        "value of DB_PASSWORD",
+        "password in an address",
+    )
+]
+SHORT = KINDS["value of DB_PASSWORD"].secret + "!"
+KEY, OTHER = (KINDS["AWS access key"].secret, KINDS["GitHub personal access token"].secret)
+
+
+def leaks(text: str, *planted: Planted) -> list[str]:
+    """The kinds of those of which anything that could be used is in a text."""
+    return [each.kind for each in planted if any(part in text for part in parts(each))]
+
+
+def parts(each: Planted) -> list[str]:
+    """The secret; of a private key each line, but for those that are too short to be of use."""
+    return [each.secret, *(re.findall(r"[\w+/]{20,}", each.text) if "-----" in each.text else [])]
+
+
+def kept(store: Store, entries: list[Entry], cwd: str = "/home/me/api", **facts: object) -> Found:
+    header = Header("", STAMP, cwd, facts=facts)
+    return store.create(header._replace(id=store.new_id(header)), entries)
+
+
+def read(leaving: Outgoing) -> Page:
+    store, ref = leaving.redacted()
+    return store.read(ref)
+
+
+def redacted(entries: list[Entry], **facts: Any) -> tuple[str, Outgoing]:
+    """All that is known of the session without its secrets, in UTF-8."""
+    store = MemoryStore()
+    leaving = Outgoing(store, kept(store, entries, **facts))
+    page = read(leaving)
+    about = {**page.header._asdict(), "facts": dict(page.header.facts)}
+    return "\n".join([json.dumps(about), *(entry.raw.decode() for entry in page.entries)]), leaving
+
+
+# --- every kind in every field --------------------------------------------------------------------------
+
+
+def test_two_hundred_kinds_are_planted() -> None:
+    """One of each at least."""
+    assert len(KINDS) >= 200
+
+
+@pytest.mark.parametrize("field", ENTRIES)
+def test_s4_no_kind_of_secret_leaves_in_any_field(field: str) -> None:
+    """Each is masked, and named before by its entry; what is around it stays."""
+    text, leaving = redacted(planted_entries(ENTRIES[field], *(each.text for each in PLANTED)))
+    assert leaks(text, *PLANTED) == []
+    assert text.count("[redacted") >= len(PLANTED)
+    named = {each.where.split()[1] for each in leaving.found}
+    assert named == {f"{number:08x}" for number in range(1, len(PLANTED) + 1)}
+    assert "hello" in text
+    assert "bye" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("field", ["title", "cwd", "context_summary", "tags"])
+def test_s4_no_kind_of_secret_leaves_with_what_is_known_of_a_session(field: str) -> None:
+    """Its title, its directory, and whatever a layout keeps."""
+    for each in PLANTED:
+        value = [{"x": each.text}] if field == "tags" else f"about {each.text} here"
+        text, leaving = redacted([child(user_entry("hello"), None)], **{field: value})
+        assert leaks(text, each) == []
+        assert len(leaving.found) == 1
+
+
+@pytest.mark.parametrize("to", ["md", "html", "json", *ALL])
+def test_s4_no_format_has_a_secret_of_any_field(to: str, machine: Machine, tmp_path: Path) -> None:
+    """What is written is whole, as its format has it."""
+    entries = [child(user_entry("hello"), None)]
+    for plant in ENTRIES.values():
+        for entry in planted_entries(plant, *(each.text for each in FEW))[1:-1]:
+            entries.append(placed(entry, id=f"{len(entries):08x}", parent_id=entries[-1].id))
+    ref = kept(machine.store("pi"), entries, f"/home/me/{KEY}")
+    output = tmp_path / "exported"
+    done = machine.run("export", ref.id, "--to", to, "-o", str(output), "--redact")
+    assert done.code == 0, done.err
+    assert "Masked " in done.err
+    files = [path for path in [output, *output.rglob("*")] if path.is_file()]
+    text = "\n".join(path.read_text() for path in files)
+    assert leaks(text + html.unescape(text) + done.err, *FEW) == []
+    if to == "html":
+        assert WebPage(text).wrong == []
+    if to in ("json", "soleur"):
+        json.loads(text)
+    if to in ("pi", "aurora"):
+        assert all(json.loads(line) for line in text.splitlines())
+
+
+@pytest.mark.parametrize("layout", ALL)
+def test_a_redacted_session_opens_again_in_its_own_layout(
+    layout: str, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same entries in the same tree; installed, it is told apart by its masks alone."""
+    said = [f"with {KEY}", f"and {OTHER} and {KEY}", "done"]
+    ref = machine.add(layout, *said)
+    monkeypatch.chdir(machine.homes["cortext"].path)
+    done = machine.run("export", f"{layout}:{ref.id}", "--to", layout, "--install", "--redact")
+    assert done.code == 0, done.err
+    (made,) = [each for each in machine.store(layout).list() if each.id != ref.id]
+    assert machine.texts(layout, made) == [
+        "with AKIA…[redacted]",
+        "and ghp_…[redacted] and AKIA…[redacted]",
+        "done",
+    ]
+    assert machine.texts(layout, ref) == said
+    assert not Session.view(machine.store(layout), made).problems
+
+
+# --- how it is masked -------------------------------------------------------------------------------------
+
+
+def mask(*values: object) -> list[object]:
+    search = Redaction(len(values), values.__getitem__)
+    return [search.redacted(at) for at in range(len(values))]
+
+
+def test_a_secret_has_one_mask_wherever_it_is_and_no_other_has_it() -> None:
+    """So that ids stay apart, and people see what is the same."""
+    first, second = ("AKIA" + "QYLPMN5HFIQR7XYA", "AKIA" + "QYLPMN5HFIQR7XYB")
+    assert mask({"id": first}, {"parentId": first, "id": second}, [second]) == [
+        {"id": "AKIA…[redacted]"},
+        {"parentId": "AKIA…[redacted]", "id": "AKIA…[redacted-2]"},
+        ["AKIA…[redacted-2]"],
+    ]
+    assert mask({first: 1, second: 2}) == [{"AKIA…[redacted]": 1, "AKIA…[redacted-2]": 2}]
+
+
+def test_what_only_its_name_tells_of_is_masked_without_it_too() -> None:
+    """A password is said again, without saying that it is one."""
+    secret = "hunter22" + "Q4x"
+    assert mask({"text": f"DB_PASSWORD={secret}"}, {"text": f"I typed {secret} twice: {secret}."}) == [
+        {"text": "DB_PASSWORD=hun…[redacted]"},
+        {"text": "I typed hun…[redacted] twice: hun…[redacted]."},
+    ]
+    assert mask({"api_key": "q1W2e3R4t5" + "Y6u7I8o9P0"}) == [{"api_key": "q1W2…[redacted]"}]
+
+
+def test_json_in_a_text_stays_json() -> None:
+    """Also behind escapes, of which no half may go with a secret."""
+    inner = {"password": "éx" + "9!hunter", "a": KEY, "pem": KINDS["private key"].text, "b": "\\"}
+    for text in (json.dumps(inner), json.dumps(inner, ensure_ascii=False), json.dumps([json.dumps(inner)])):
+        (made,) = mask({"output": text})
+        assert isinstance(made, dict)
+        loaded = json.loads(made["output"])
+        there = json.loads(loaded[0]) if isinstance(loaded, list) else loaded
+        assert there["b"] == "\\"
+        assert "hunter" not in made["output"]
+        assert leaks(made["output"], KINDS["private key"], KINDS["AWS access key"]) == []
+
+
+def test_all_of_a_private_key_is_masked() -> None:
+    """Every line of it, in whatever the lines are written: a file, JSON, the source of a program."""
+    key = KINDS["private key"]
+    lines = key.text.strip().split("\n")
+    for text in ("\n".join(lines), "\r\n".join(lines), ' +\n  "'.join(f'{line}\\n"' for line in lines)):
+        (made,) = mask({"text": f"{text}\n-----END RSA PRIVATE KEY-----\nwords stay here"})
+        assert leaks(str(made), key) == []
+        assert "words stay here" in str(made)
+        assert "-----END RSA PRIVATE KEY-----" in str(made)
+
+
+def test_lines_of_a_private_key_are_masked_without_its_first_line_too() -> None:
+    """As the end of a file shows them. What is a word of its first lines stays a word."""
+    key = KINDS["private key"]
+    first, *lines = key.text.strip().split("\n")
+    encrypted = "\n".join([first, "Proc-Type: 4,ENCRYPTED", *lines, "-----END RSA PRIVATE KEY-----"])
+    made = mask({"text": encrypted}, {"text": "\n".join([*lines[1:], "is ENCRYPTED"])})
+    assert leaks(str(made), key) == []
+    assert "is ENCRYPTED" in str(made[1])
+
+
+def test_a_token_that_is_longer_than_its_form_is_masked_to_its_end() -> None:
+    """The last characters of one are of use, too."""
+    (made,) = mask({"text": f"{OTHER}{KINDS['AWS session token'].secret * 3} stays"})
+    assert made == {"text": "ghp_…[redacted] stays"}
+
+
+@pytest.mark.parametrize("depth", [50, 900, *range(940, 1000, 6)])
+def test_what_is_nested_as_deeply_as_a_session_is_read_is_searched(depth: int) -> None:
+    """As values, or as text, where a number that no float holds makes values too dear."""
+    inner = (
+        f'"id":"00000001","parentId":null,"timestamp":"{STAMP}","a":{"[" * depth}1e999,"{KEY}"{"]" * depth}'
+    )
+    try:
+        entry = decode(f'{{"type":"from_the_future",{inner}}}'.encode())
+    except ValueError:
+        return  # nobody reads it
+    text, leaving = redacted([entry])
+    assert len(leaving.found) == 1
+    assert f'1e999,"AKIA…[redacted]"{"]" * depth}' in text
+
+
+def test_what_is_told_of_a_secret_has_none_in_it() -> None:
+    """Neither as the id of its entry, nor as a role, nor in the name of a value or of a fact."""
+    record = {"type": "message", "id": KEY, "parentId": None, "timestamp": STAMP}
+    said = {"role": OTHER, "content": f"{KEY}_password={SHORT}", "timestamp": 0}
+    entry = decode(json.dumps({**record, "message": said}).encode())
+    _, leaving = redacted([entry], **{OTHER: KEY})
+    told = "\n".join(map(str, leaving.found))
+    assert len(leaving.found) >= 4
+    assert KEY not in told
+    assert OTHER not in told
+
+
+def test_nothing_is_masked_in_a_session_without_secrets(machine: Machine) -> None:
+    """Byte for byte."""
+    ref = machine.add("pi", "hello", "there")
+    page = machine.store("pi").read(ref)
+    leaving = Outgoing(machine.store("pi"), ref)
+    assert leaving.found == []
+    store, same = leaving.redacted()
+    assert [each.line for each in store.read(same).entries] == [each.line for each in page.entries]
+    assert (store.read(same).header, same) == (page.header, ref)
+
+
+@pytest.fixture
+def machine(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Machine:
+    (home / "elsewhere").mkdir()
+    monkeypatch.chdir(home / "elsewhere")
+    return Machine(home, monkeypatch, capsys)
