@@ -1,111 +1,105 @@
 """What children see of the user's environment."""
 
 import json
+import random
+import string
 import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.agent.environment import _NEEDED, NOBODY_IS_THERE, for_children
+from perdure.agent.environment import _NEEDED, NOBODY_IS_THERE, ShellEnvironment, for_children
 from perdure.agent.tools import ToolContext, checked
 from perdure.agent.tools.bash import BASH
+from tests.agent.environments import (
+    KEY_IN_USE,
+    MARK,
+    ORDINARY,
+    PROVIDERS,
+    SECRET,
+    SHORT_BY_NAME,
+    SHORT_KEY_IN_USE,
+    UNMARKED,
+)
 
-KEY_IN_USE = "3f9a1c77d2e84b06"
-
-SECRET = {
-    # Keys of providers, by the names that their adapters read.
-    **dict.fromkeys(
-        ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "MY_VENDOR"], "canary-provider"
-    ),
-    # By their names.
-    **dict.fromkeys(
-        [
-            *("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "GITHUB_TOKEN", "GH_TOKEN"),
-            *(
-                "HF_TOKEN",
-                "NPM_TOKEN",
-                "npm_config__authToken",
-                "DJANGO_SECRET_KEY",
-                "SECRET_KEY_BASE",
-                "KEY",
-            ),
-            *(
-                "PGPASSWORD",
-                "MYSQL_PWD",
-                "DB_PASS",
-                "SSHPASS",
-                "MYSQL_ROOT_PASSWORD",
-                "ENC_PASSPHRASE",
-                "LDAP_PASSWD",
-            ),
-            *("GOOGLE_APPLICATION_CREDENTIALS", "DOCKER_AUTH_CONFIG", "OAUTH2_CLIENT", "HTTP_AUTHORIZATION"),
-            *("AZURE_DEVOPS_EXT_PAT", "SLACK_WEBHOOK_URL", "SESSION_COOKIE", "SERVICE_JWT", "StripeApiKey"),
-            *("DB_PW", "SMTP_PW", "DB_CREDS", "MY_PASSCODE", "TOTP_SEED", "WALLET_SEED_PHRASE", "AZURE_SAS"),
-            *("APIKEY", "MYAPP_APIKEY", "X_ACCESSTOKEN", "S3KEY", "API_KEYS", "BOT_TOKENS", "openai_api_key"),
-        ],
-        "canary-named",
-    ),
-    # By their values, whatever they are called.
-    "DATABASE_URL": "postgres://app:canary@db.example/app",
-    "CACHE": "redis://:canary@cache:6379/0",
-    "PIP_EXTRA_INDEX_URL": "https://one.example/simple https://canary@two.example/simple",
-    "HTTPS_PROXY": "user:canary@proxy.example:3128",
-    "STORAGE": "DefaultEndpointsProtocol=https;AccountKey=canary",
-    "JAVA_OPTS": "-Xmx1g -Djavax.net.ssl.keyStorePassword=canary",
-    "DEPLOY": "-----BEGIN OPENSSH PRIVATE KEY-----\ncanary",
-    "OPENAI": "sk-proj-canarycanarycanary",
-    "GIT_THING": "ghp_canarycanarycanary00",
-    "ENDPOINT": "https://api.example/?token=canary",
-    "ANY": KEY_IN_USE,
-    "HEADERS": f"X-Canary: {KEY_IN_USE}",
-}
-ORDINARY = {
-    **{"PATH": "/usr/bin:/bin", "HOME": "/home/u", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "USER": "u"},
-    **{"VIRTUAL_ENV": "/home/u/.venv", "NODE_OPTIONS": "--max-old-space-size=4096", "EDITOR": "vi"},
-    **{"SSH_AUTH_SOCK": "/run/user/1000/agent", "XAUTHORITY": "/home/u/.Xauthority", "GPG_TTY": "/dev/pts/0"},
-    **{"KEYBOARD_LAYOUT": "de", "XKB_KEYMAP": "us", "KEYTIMEOUT": "1", "MONKEY": "yes", "HOTKEY_DAEMON": "x"},
-    **{"COLORTERM": "truecolor", "GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.com", "AUTHOR": "a"},
-    **{"TOKENIZERS_PARALLELISM": "false", "MAX_TOKENS": "4096", "SSH_ASKPASS": "/usr/bin/ask", "BYPASS": "1"},
-    **{
-        "COMPASS_URL": "https://compass.example:8080/a",
-        "GNOME_KEYRING_CONTROL": "/run/keyring",
-        "PATTERN": "x",
-    },
-    **{"HTTP_PROXY": "http://proxy.example:3128", "REMOTE": "ssh://git@git.example/r", "PASSAGE": "x"},
-    **{"DBUS_SESSION_BUS_ADDRESS": "unix:path=/run/user/1000/bus", "PASSWORD_STORE_DIR": "/home/u/.pw"},
-    **{"OLDPWD": "/tmp", "LS_COLORS": "di=01;34:ln=01;36", "PS1": r"\u@\h:\w\$ ", "EMPTY": ""},
-    **{"NOTE": "café \u6c34", "PERDURE_CALL": "outer"},
-    **{"PYTHONHASHSEED": "0", "RANDOM_SEED": "42", "SEED": "7", "PW_TEST_REPORTER": "x", "PWDEBUG": "1"},
-    **{"SAS_HOME": "/opt/sas", "CREDITS": "3", "SASS_PATH": "scss"},
-}
-KEYS = st.uuids().map(str)
-PROVIDERS = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "MY_VENDOR"]
+KEYS_IN_USE = [KEY_IN_USE, SHORT_KEY_IN_USE, ""]
+CANARIES = [*SECRET.items(), *SHORT_BY_NAME.items(), *UNMARKED.items()]
 
 
-def test_there_are_at_least_fifty_canaries():
-    """RELIABILITY asks for fifty."""
+def test_there_are_enough_of_both():
+    """RELIABILITY asks for fifty canaries; false alarms break builds."""
     assert len(SECRET) >= 50
+    assert len(ORDINARY) >= 150
+    assert all(MARK in value for value in SECRET.values())
 
 
-@pytest.mark.parametrize("name", SECRET)
-def test_a_secret_is_left_out(name):
+@pytest.mark.parametrize(("name", "value"), CANARIES, ids=[name for name, _ in CANARIES])
+def test_a_secret_is_left_out(name, value):
     """Alone too, so that none hides behind another."""
-    assert for_children({name: SECRET[name]}, PROVIDERS, secret_values=[KEY_IN_USE]) == NOBODY_IS_THERE
+    assert for_children({name: value}, PROVIDERS, secret_values=KEYS_IN_USE) == NOBODY_IS_THERE
 
 
 @pytest.mark.parametrize("name", ORDINARY)
 def test_an_ordinary_variable_stays_as_it_is(name):
-    """Words that only begin or end like a secret's are none."""
-    kept = for_children({name: ORDINARY[name]}, PROVIDERS, secret_values=[KEY_IN_USE, ""])
+    """Words that only begin or end like a secret's are none, nor is what programs write everywhere."""
+    kept = for_children({name: ORDINARY[name]}, PROVIDERS, secret_values=KEYS_IN_USE)
     assert kept == {name: ORDINARY[name], **NOBODY_IS_THERE}
 
 
 @pytest.mark.parametrize("name", SECRET)
 def test_what_the_user_allows_by_name_stays(name):
     """The user's own word counts more than any rule, for that one name."""
-    kept = for_children(SECRET, PROVIDERS, allowed=[name], secret_values=[KEY_IN_USE])
+    choice = ShellEnvironment(allow=(name,))
+    kept = for_children(SECRET, PROVIDERS, choice, secret_values=KEYS_IN_USE)
     assert kept == {name: SECRET[name], **NOBODY_IS_THERE}
+
+
+SOME = {
+    **{"PATH": "/bin", "HOME": "/home/u", "LC_TIME": "C", "TZ": "UTC", "LC_TOKEN": "t", "JAVA_HOME": "/jvm"},
+    **{"AWS_PROFILE": "dev", "AWS_SECRET_ACCESS_KEY": "k", "OPENAI_API_KEY": "o", "MY_VENDOR": "v"},
+}
+CORE = {"PATH", "HOME", "LC_TIME", "TZ"}
+NOT_SECRET = CORE | {"JAVA_HOME", "AWS_PROFILE"}
+
+
+@pytest.mark.parametrize(
+    ("choice", "names"),
+    [
+        ({}, NOT_SECRET),
+        ({"inherit": "core"}, CORE),
+        ({"inherit": "all"}, {*SOME}),
+        ({"allow": ("AWS_*",)}, NOT_SECRET | {"AWS_SECRET_ACCESS_KEY"}),
+        ({"inherit": "core", "allow": ("*_HOME", "MY_VENDOR")}, CORE | {"JAVA_HOME", "MY_VENDOR"}),
+        ({"allow": ("*",)}, {*SOME}),
+        ({"inherit": "all", "deny": ("*KEY*",)}, {*SOME} - {"AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY"}),
+        ({"deny": ("AWS_*",), "allow": ("AWS_*", "LC_TOKEN")}, NOT_SECRET - {"AWS_PROFILE"} | {"LC_TOKEN"}),
+        ({"deny": ("PATH",)}, NOT_SECRET - {"PATH"}),
+        ({"deny": ("*",), "allow": ("*",), "inherit": "all"}, set()),
+        ({"allow": ("aws_*", "OPENAI", "?")}, NOT_SECRET),
+    ],
+)
+def test_the_user_chooses_what_commands_see(choice, names):
+    """Whatever is chosen, what is denied is not there, and what is there is as it was."""
+    kept = for_children(SOME, PROVIDERS, ShellEnvironment(**choice))
+    assert kept == {name: SOME[name] for name in names} | NOBODY_IS_THERE
+
+
+ALPHABETS = {
+    "letters and digits": string.ascii_letters + string.digits,
+    "small letters and digits": string.ascii_lowercase + string.digits,
+    "base64": string.ascii_letters + string.digits + "+/",
+    "base64 for addresses": string.ascii_letters + string.digits + "-_",
+}
+
+
+@pytest.mark.parametrize("alphabet", ALPHABETS)
+def test_most_of_what_nobody_would_write_by_hand_is_left_out(alphabet):
+    """Whatever it is called: nine of ten keys of 32 characters at least."""
+    chance = random.Random(7)
+    keys = ["".join(chance.choices(ALPHABETS[alphabet], k=32)) for _ in range(500)]
+    kept = [key for key in keys if "THING" in for_children({"THING": key}, ())]
+    assert len(kept) < 50
 
 
 @pytest.mark.slow
@@ -147,16 +141,23 @@ async def test_s6_no_canary_reaches_a_command_and_everything_ordinary_does(tmp_p
     """Asked of the real bash tool: what a program started by it finds in its environment."""
     for name, value in SECRET.items():
         monkeypatch.setenv(name, value)
-    environment = for_children({**ORDINARY, **SECRET}, PROVIDERS, secret_values=[KEY_IN_USE])
+    environment = for_children({**ORDINARY, **SECRET}, PROVIDERS, secret_values=KEYS_IN_USE)
     dump = f"{sys.executable} -c 'import json, os; print(json.dumps(dict(os.environ)))'"
     command = checked(BASH, {"command": dump})
     result = await BASH.run(command, ToolContext(str(tmp_path), environment=environment))
     seen = json.loads(result.text)
     assert seen.keys() & SECRET.keys() == set()
     assert not [value for value in SECRET.values() if value in seen.values()]
-    assert KEY_IN_USE not in result.text
-    changed_by_us_or_bash = {"PERDURE_CALL", "PS1"}
+    assert MARK not in result.text
+    changed_by_us_or_bash = {"PERDURE_CALL", "PS1", "SHLVL", "_"}
     assert {name: seen.get(name) for name in ORDINARY.keys() - changed_by_us_or_bash} == {
         name: ORDINARY[name] for name in ORDINARY.keys() - changed_by_us_or_bash
     }
     assert NOBODY_IS_THERE.items() <= seen.items()
+
+
+@pytest.mark.parametrize("piece", ["\n", "- ", "https://a", "sk-", "eyJ", "aB1", "authorization: x "])
+def test_a_very_long_value_is_looked_at_in_little_time(piece):
+    """In steps that grow with its length: the longest that Linux gives a process takes no minutes."""
+    value = (piece * 2**17)[: 2**17 - 16]
+    for_children({"THING": value, "THING_ENCRYPTION": value, "THING_DATA": value}, ())

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.agent import project as module
+from perdure.agent.environment import ShellEnvironment
 from perdure.agent.project import KINDS, MOST_ITEMS, MOST_SHOWN, Offer, Project, shown
 from perdure.agent.reading import Found, text_of
 from perdure.agent.settings import MOST, Settings
@@ -465,7 +466,7 @@ def test_g_10_every_other_key_is_told_of(folder):
         "settings": [
             "defaultModel: evil/x",
             "default_thinking_level: high",
-            "shell_environment: commands see your AWS_SECRET_ACCESS_KEY",
+            "shell_environment: asks that commands see your AWS_SECRET_ACCESS_KEY, and does not get that",
             'compaction: {"enabled": false, "model": "evil/x"}',
             r'"two\nlines: and; more": "a\u001b[2J\u202e\n  .pi/extensions/safe.py"',
             f"long: {'x' * MOST_SHOWN}… (800 more characters)",
@@ -669,7 +670,8 @@ def test_g_10_what_settings_would_take_is_what_is_told_of(any_folder, said):
     assert all(
         f"told to the model: {shown(each)}" in text["templates"] or f"{each}" for each in taken.prompts
     )
-    assert all(f"see your {shown(each)}" in text["settings"] for each in taken.shell_environment)
+    assert taken.shell_environment == ShellEnvironment(), "which is the user's alone"
+    assert all(f"see your {shown(each)}" in text["settings"] for each in said.get("shell_environment", ()))
     assert (
         f"default_model: {shown(taken.default_model)}" in text.get("settings", "") or not taken.default_model
     )

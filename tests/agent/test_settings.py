@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.agent.environment import ShellEnvironment
 from perdure.agent.models import Cost
 from perdure.agent.settings import (
     Compaction,
@@ -15,6 +16,7 @@ from perdure.agent.settings import (
     Retry,
     Settings,
     custom_providers,
+    slips,
 )
 from perdure.errors import PerdureError, Unreadable
 
@@ -95,7 +97,8 @@ def test_every_key_is_read_in_both_spellings(spelling, agent_home):
         enabled=False, reserve_tokens=1, keep_recent_tokens=2, instructions="short", model="m"
     )
     assert found.retry == Retry(enabled=False, max_retries=1, base_delay_ms=2, max_delay_ms=3)
-    assert (found.prompts, found.shell_environment) == (("be brief",), ("HARMLESS_TOKEN",))
+    assert found.prompts == ("be brief",)
+    assert found.shell_environment == ShellEnvironment(allow=("HARMLESS_TOKEN",))
 
 
 @pytest.mark.parametrize(
@@ -138,6 +141,12 @@ def test_what_other_programs_keep_there_is_left_alone(agent_home):
             "defaultThinkingLevel: invalid enum value 'hard', which is none of off, minimal, low, medium,",
         ),
         ({"compactThreshold": 0}, "compactThreshold: expected int >= 1"),
+        (
+            {"shellEnvironment": {"inherit": "some"}},
+            "shellEnvironment.inherit: invalid enum value 'some', which is none of core, filtered, all",
+        ),
+        ({"shell_environment": {"deny": "A"}}, "shell_environment.deny: expected array, got str"),
+        ({"shellEnvironment": "all"}, "shellEnvironment: expected object, got str"),
         ([], "expected object, got array"),
     ],
 )
@@ -227,6 +236,38 @@ def test_g_10_a_projects_settings_are_read_only_where_it_is_named(tmp_path, monk
     write(tmp_path / ".pi", {"retry": 1})
     with pytest.raises(PerdureError, match=r"\.pi/settings.json: retry: expected object, got int"):
         Settings.load(project=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("users", "project", "found"),
+    [
+        ({}, {"inherit": "core", "deny": ["A"]}, {"inherit": "core", "deny": ("A",)}),
+        ({}, {"inherit": "all", "allow": ["*"]}, {"inherit": "filtered"}),
+        ({"allow": ["A"]}, ["B"], {"allow": ("A",)}),
+        (["A"], {"allow": ["B"], "deny": ["A"]}, {"allow": ("A",), "deny": ("A",)}),
+        ({"inherit": "all", "deny": ["A"]}, {"deny": ["B"]}, {"inherit": "all", "deny": ("A", "B")}),
+        ({"inherit": "all"}, {"inherit": "filtered"}, {"inherit": "filtered"}),
+        ({"inherit": "core"}, {"inherit": "all"}, {"inherit": "core"}),
+    ],
+)
+def test_g_10_a_project_takes_variables_from_commands_and_gives_them_none(
+    users, project, found, tmp_path, agent_home
+):
+    """Also if it is trusted: whose keys they are, says who sees them. It is told so."""
+    write(agent_home, {"shellEnvironment": users})
+    (tmp_path / ".pi").mkdir()
+    write(tmp_path / ".pi", {"shell_environment": project})
+    assert Settings.load(project=str(tmp_path)).shell_environment == ShellEnvironment(**found)
+    told = [each for each in slips(project=str(tmp_path)) if "shellEnvironment" in each]
+    asks = isinstance(project, list) or "allow" in project or project.get("inherit") == "all"
+    assert [f"{tmp_path}/.pi/settings.json" in each for each in told] == [True] * asks
+
+
+def test_a_python_program_chooses_what_commands_see(agent_home):
+    write(agent_home, {"shellEnvironment": {"inherit": "core", "deny": ["A"]}})
+    found = Settings.of({"shell_environment": ["B"]}).shell_environment
+    assert found == ShellEnvironment(inherit="core", allow=("B",), deny=("A",))
+    assert Settings.of({"shellEnvironment": {"inherit": "all"}}).shell_environment.inherit == "all"
 
 
 def test_a_projects_settings_are_laid_over_the_users(tmp_path, agent_home):

@@ -376,6 +376,14 @@ def test_a_long_text_goes_through_the_users_pager(tmp_path):
     assert written(f"out.page({LONG})", PAGER=f"'{pager}' -x") == f"['-x']\n{len(SHOWN)}\n"
 
 
+def test_s6_a_pager_sees_no_secret_of_the_environment():
+    """And all else, as it is the user's own."""
+    seen = written(f"out.page({LONG})", PAGER="env", MY_TOKEN="canary", DB="x://u:canary@h", MY_HOME="/there")
+    assert "MY_HOME=/there" in seen
+    assert "TERM=" in seen
+    assert "canary" not in seen
+
+
 def test_long_lines_make_a_text_longer_than_the_screen():
     """Nine lines and the prompt fill it; one character more and they do not. Codes and marks take no room."""
     nearly = r"'\x1b[1m' + '\n'.join(['e\u0301' * 40] * 9)"

@@ -96,6 +96,7 @@ def test_aur_09_old_sessions_are_set_aside_beside_the_next_start_and_that_is_sai
     note = Path(sessions.home.path, "trash", forgotten.folder, NOTE)
     note.write_text(note.read_text().replace(forgotten.deleted, ids.stamp(OLD)))
     lock = Path(sessions.home.path, "locks", "cleanup~.lock")
+    monkeypatch.setenv("OPENAI_API_KEY", "canary-of-a-key")
     inherited, given = os.pipe()
     os.set_inheritable(given, True)
     with Lock(sessions.home.path, os.path.join("locks", "trash~.lock"), "trash", 0):  # it comes so far
@@ -114,6 +115,7 @@ def test_aur_09_old_sessions_are_set_aside_beside_the_next_start_and_that_is_sai
         parent, session, terminal, niceness = (int(state[at]) for at in (1, 3, 4, 16))
         assert (session, terminal, niceness) == (pid, 0, 19)
         assert parent != os.getpid()
+        assert b"canary" not in Path(f"/proc/{pid}/environ").read_bytes()
         assert os.readlink(f"/proc/{pid}/cwd") == "/"
         targets = {os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)}
         assert targets == {os.devnull}

@@ -2,14 +2,19 @@
 
 A command of the model's needs the user's PATH, proxies, virtual environment and agent sockets to work at all,
 so a list of what is allowed would always be too short. What looks like a secret is left out instead: by its
-name, by its value, or because it is a key in use. A harmless variable lost that way is named by the user in
-the settings and then stays; a key that got through would be in a model's context and on a provider's disks.
+name, by its value (secret_variables.py), or because it is a key in use. The user may choose otherwise.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from msgspec import Struct
+
+from perdure.agent.secret_variables import is_secret, sounds_secret
 
 NOBODY_IS_THERE = {
     "PAGER": "cat",
@@ -22,73 +27,84 @@ NOBODY_IS_THERE = {
 an editor with a window would wait for ever, and fails rather than ask for a password. What draws on a
 terminal learns that there is none. EDITOR stays: a command may well want to know it."""
 
-_WORDS = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_SECRET_WORD = re.compile(
-    "KEYS?|TOKEN|O?AUTH|AUTHORIZATION|PAT|JWT|BEARER|COOKIES?|WEBHOOK|MNEMONIC|DSN|CREDS|PASSCODE"
-    "|.*(SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL).*"
-    "|.*TOKEN|.*(?<!ASK)(?<!BY)(?<!COM)PASS"
-    "|.*(API|ACCESS|AUTH|PRIVATE|SIGNING|ENCRYPTION|MASTER|DEPLOY|LICENSE|SSH)KEYS?"
-)
-_SECRET_AT_THE_END = {"PW", "SAS"}  # at the beginning they are Playwright and SAS, the company
-_SEEDS_OF_SECRETS = {"TOTP", "HOTP", "OTP", "MFA", "WALLET", "PHRASE"}  # others begin random numbers
-_HARMLESS = {"SSH_AUTH_SOCK", "PASSWORD_STORE_DIR", "PWD", "OLDPWD"}  # places; git over ssh needs the first
-_SECRET_VALUE = re.compile(
-    r"""
-      \w://[^\s/@]*:[^\s@]+@                            # a URL with a password
-    | https?://[^\s/@]+@                                # on the web, a user without one is a token
-    | ^[^\s/:@]+:[^\s/:@]+@[\w.-]+(:\d+)?/?$            # a proxy, written without its scheme
-    | (?i:passw(or)?d|pwd|secret|token|api_?key|access_?key|account_?key)=[^\s;&]
-    | -----BEGIN\ [A-Z ]*PRIVATE\ KEY
-    | \b(sk|xai|glpat|pypi|xox[abeprs])-[\w-]{16}
-    | \b(gh[oprsu]|github_pat|hf|npm|gsk|[rs]k_live)_[A-Za-z0-9]{16}
-    | \b(AKIA|ASIA)[0-9A-Z]{16}\b
-    | \bAIza[\w-]{35}
-    | \beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.                    # a JSON web token
-    """,
-    re.VERBOSE,
-)
-_NEEDED = re.compile("PATH|HOME|SHELL|USER|LOGNAME|LANG|LC_.*|TERM|TMPDIR|PWD")
+_NEEDED = re.compile("PATH|HOME|SHELL|USER|LOGNAME|LANG|LC_[A-Z]+|TERM|TMPDIR|PWD")
 """Nothing works without these, so they stay whatever is in them."""
+_CORE = re.compile(
+    f"{_NEEDED.pattern}|LANGUAGE|TZ|TEMP|TMP|OLDPWD|COLORTERM|NO_COLOR"
+    "|APPDATA|COMSPEC|HOMEDRIVE|HOMEPATH|LOCALAPPDATA|PATHEXT|PROCESSOR_ARCHITECTURE|PROGRAMDATA|SYSTEMDRIVE"
+    "|SYSTEMROOT|USERNAME|USERPROFILE|WINDIR"
+)
 _LENGTH_OF_A_KEY = 8  # anything may contain a shorter one by chance
+_LENGTH_OF_A_SHORT_KEY = 4  # and be one
 _PLAIN = re.compile(r"(?:(?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20}|\d+)(?:[-_. ]|$))+")
 """Words and numbers, as one writes for a server that asks for no key: `lm-studio`, `not-needed`."""
+
+
+class ShellEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the user lets commands see. Names may have a `*` for any letters."""
+
+    inherit: Literal["filtered", "core", "all"] = "filtered"
+    """All but secrets; only what every program needs; or all, keys in use among it."""
+    allow: tuple[str, ...] = ()
+    """These stay in any case."""
+    deny: tuple[str, ...] = ()
+    """And these never do, allowed or not."""
+
+
+FILTERED = ShellEnvironment()
 
 
 def for_children(
     environment: Mapping[str, str],
     secret_names: Collection[str],
-    allowed: Collection[str] = (),
+    choice: ShellEnvironment = FILTERED,
     secret_values: Collection[str] = (),
 ) -> dict[str, str]:
-    """The environment of a program that we start. `secret_names` are the variables that providers' keys come
-    from, `secret_values` the keys in use, wherever they come from. What is `allowed` by name stays in any
-    case: only the user can say so."""
-    always = {name.upper() for name in secret_names}
-    keys = [key for key in secret_values if len(key) >= _LENGTH_OF_A_KEY and not _PLAIN.fullmatch(key)]
-    kept = {
+    """The environment of a program that we start and that nobody sits at."""
+    return visible(environment, secret_names, choice, secret_values) | NOBODY_IS_THERE
+
+
+def visible(
+    environment: Mapping[str, str],
+    secret_names: Collection[str] = (),
+    choice: ShellEnvironment = FILTERED,
+    secret_values: Collection[str] = (),
+) -> dict[str, str]:
+    """What is left of it for others. `secret_names` are the variables that providers' keys come from,
+    `secret_values` the keys in use, wherever they come from."""
+    secrets = set() if choice.inherit == "all" else names_of_secrets(environment, secret_names, secret_values)
+    return {
         name: value
         for name, value in environment.items()
-        if name in allowed
-        or not (name.upper() in always or _sounds_secret(name, value) or _holds_secret(name, value, keys))
+        if not _is_one_of(name, choice.deny)
+        and (
+            _is_one_of(name, choice.allow)
+            or (name not in secrets and (choice.inherit != "core" or _CORE.fullmatch(name)))
+        )
     }
-    return kept | NOBODY_IS_THERE
 
 
-def _sounds_secret(name: str, value: str) -> bool:
-    if name.upper() in _HARMLESS:
-        return False
-    words = [word.upper() for word in _WORDS.findall(name)]
+def names_of_secrets(
+    environment: Mapping[str, str], secret_names: Collection[str] = (), secret_values: Collection[str] = ()
+) -> set[str]:
+    """The variables that are secret, as far as can be told."""
+    always = {name.upper() for name in secret_names}
+    keys = [key for key in secret_values if not _PLAIN.fullmatch(key)]
+    return {
+        name
+        for name, value in environment.items()
+        if name.upper() in always
+        or (sounds_secret(name, value) if _NEEDED.fullmatch(name) else is_secret(name, value))
+        or (not _NEEDED.fullmatch(name) and any(_holds(value, key) for key in keys))
+    }
+
+
+def _holds(value: str, key: str) -> bool:
+    """A key counts wherever it stands: mostly it is in a header or an address."""
     return (
-        any(map(_SECRET_WORD.fullmatch, words))
-        or ("TOKENS" in words and not value.isdecimal())  # how many of them is the other thing it can mean
-        or ("PWD" in words and not value.startswith("/"))
-        or not _SECRET_AT_THE_END.isdisjoint(words[-1:])
-        or ("SEED" in words and not _SEEDS_OF_SECRETS.isdisjoint(words))
+        key in value if len(key) >= _LENGTH_OF_A_KEY else len(key) >= _LENGTH_OF_A_SHORT_KEY and key == value
     )
 
 
-def _holds_secret(name: str, value: str, keys: Collection[str]) -> bool:
-    """A key counts wherever it stands: mostly it is in a header or an address."""
-    if _NEEDED.fullmatch(name):
-        return False
-    return any(key in value for key in keys) or _SECRET_VALUE.search(value) is not None
+def _is_one_of(name: str, patterns: Collection[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -283,9 +283,8 @@ class _Settings:
                 case "prompts", list():
                     for text in value:
                         self._offer_prompt(text)
-                case "shellEnvironment", list():
-                    for name in value:
-                        self._found.add("settings", f"{key}: commands see your {_written(name, MOST_SHOWN)}")
+                case "shellEnvironment", list() | dict():
+                    self._offer_variables(key, value if isinstance(value, dict) else {"allow": value})
                 case _:
                     self._found.add("settings", f"{shown(key, MOST_SHOWN)}: {_written(value, MOST_SHOWN)}")
         for place, text in _texts(said):
@@ -327,6 +326,14 @@ class _Settings:
             self._offer_place("templates", said)
         else:
             self._found.add("templates", f"told to the model: {_written(said, MOST_SHOWN)}")
+
+    def _offer_variables(self, key: str, said: dict[str, Any]) -> None:
+        """A project may take variables from commands, and cannot give them any."""
+        for name in _inside(said, "allow"):
+            line = f"{key}: asks that commands see your {_written(name, MOST_SHOWN)}, and does not get that"
+            self._found.add("settings", line)
+        if others := {name: value for name, value in said.items() if name != "allow"}:
+            self._found.add("settings", f"{shown(key, MOST_SHOWN)}: {_written(others, MOST_SHOWN)}")
 
     def _offer_place(self, kind: str, named: Any) -> None:
         """By its name alone: to look what is there may already mean to connect to somewhere."""

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from perdure import config
+from perdure.agent.environment import FILTERED, ShellEnvironment
 from perdure.agent.models import THINKING_LEVELS, Cost, ThinkingLevel
 from perdure.agent.reading import bytes_of
 from perdure.errors import OthersMayWrite, PerdureError, Unreadable
@@ -39,6 +40,8 @@ _NAMED = ("env", "headers", "mcpServers", "modelOverrides", "providers")
 """What is in these has names of its own."""
 _PLACES = ("extensions", "skills", "templates")  # paths, relative to the folder of their file
 _ADDED = (*_PLACES, "prompts")  # a project's come behind the user's
+_WIDTHS = ("core", "filtered", "all")
+"""What `shellEnvironment` lets commands inherit, the least first."""
 
 Count = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
@@ -147,8 +150,9 @@ class Settings(Struct, frozen=True, kw_only=True, rename="camel"):
     skills: tuple[str, ...] = ()
     """Folders of skills, likewise."""
     mcp_servers: dict[str, McpServer] = {}
-    shell_environment: tuple[str, ...] = ()
-    """Variables that commands may see although they are named like secrets."""
+    shell_environment: ShellEnvironment = FILTERED
+    """What commands may see of the user's variables. A list of names is short for `allow`. A project, trusted
+    or not, can only take from what the user lets them see."""
 
     def __post_init__(self) -> None:
         level = known_level(self.default_thinking_level)
@@ -200,11 +204,14 @@ def slips(home: str | None = None, *, project: str | None = None) -> list[str]:
         except PerdureError:
             continue
         source, data = written.source, written.data
+        if within and _asks_for_more(data):
+            found.append(f"{source}: shellEnvironment: a project allows no variables; your own settings do")
         groups: list[tuple[str, type[Struct], Any]] = [("", Settings, data)]
         if isinstance(data, dict):
             groups += [
                 ("compaction", Compaction, data.get("compaction")),
                 ("retry", Retry, data.get("retry")),
+                ("shellEnvironment", ShellEnvironment, data.get("shellEnvironment")),
             ]
             models, servers = data.get("models"), data.get("mcpServers")
             groups += [("models", CustomModel, each) for each in (models if isinstance(models, list) else ())]
@@ -255,8 +262,9 @@ class _Written(NamedTuple):
             raise _wrong(self.source, "a name in it has a lone surrogate, which is not text") from None
         except msgspec.ValidationError as error:
             cause, _, place = str(error).replace("`", "").partition(" - at $")
-            if "enum value" in cause:  # levels of thinking are the only ones
-                cause += f", which is none of {', '.join(THINKING_LEVELS)}"
+            if "enum value" in cause:
+                known = _WIDTHS if place.endswith(".inherit") else THINKING_LEVELS
+                cause += f", which is none of {', '.join(known)}"
             place = re.sub(r"\w+", lambda key: self.spellings.get(key[0], key[0]), place.lstrip("."))
             place = place.replace("[...]", f".{self._wrong_server()}" if "mcp" in place else "[...]", 1)
             what = f"{place}: {cause[:1].lower()}{cause[1:]}" if place else f"{cause[:1].lower()}{cause[1:]}"
@@ -343,6 +351,8 @@ def _placed(written: _Written, folder: str, servers: str = "", project: str = ""
     for key in _PLACES:
         if isinstance(data.get(key), list):
             data[key] = [_path(each, folder) if isinstance(each, str) else each for each in data[key]]
+    if isinstance(data.get("shellEnvironment"), list):
+        data["shellEnvironment"] = {"allow": data["shellEnvironment"]}
     if isinstance(data.get("models"), list):
         file = written.source if written.is_file else ""
         data["models"] = [
@@ -384,7 +394,21 @@ def _with_project(users: Any, project: Any) -> Any:
         both[key] = [*users.get(key, ()), *project.get(key, ())]
     named = {(model.get("provider"), model["id"]) for model in project.get("models", ())}
     left = [each for each in users.get("models", ()) if (each.get("provider"), each["id"]) not in named]
-    return both | {"models": [*project.get("models", ()), *left]}
+    seen = _variables_narrowed(users.get("shellEnvironment", {}), project.get("shellEnvironment", {}))
+    return both | {"models": [*project.get("models", ()), *left], "shellEnvironment": seen}
+
+
+def _variables_narrowed(users: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:
+    """What a project says of commands' variables: it may take from them, and gives nothing of the user's."""
+    own = users.get("inherit", FILTERED.inherit)
+    inherit = min(own, project.get("inherit", own), key=_WIDTHS.index)
+    return users | {"inherit": inherit, "deny": [*users.get("deny", ()), *project.get("deny", ())]}
+
+
+def _asks_for_more(data: Any) -> bool:
+    """Whether a project wants commands to see more of the user's variables."""
+    said = data.get("shellEnvironment") if isinstance(data, dict) else None
+    return bool(said.get("allow") or said.get("inherit") == "all" if isinstance(said, dict) else said)
 
 
 def _merged(users: Any, said: Any) -> Any:

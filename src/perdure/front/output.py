@@ -341,6 +341,8 @@ class Output:
         import shlex
         import subprocess
 
+        from perdure.agent.environment import visible
+
         assert self._stdout is not None
         self.flush()
         try:
@@ -352,7 +354,10 @@ class Output:
             is_utf8 = codecs.lookup(self._stdout.encoding).name == "utf-8"
             settings = {"LESSCHARSET": "utf-8"} if is_utf8 else {}  # or it asks a locale that may be another
             pager = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=self._stdout, env=config.environment(**settings)
+                command,
+                stdin=subprocess.PIPE,
+                stdout=self._stdout,
+                env=visible(config.environment()) | settings,
             )
         except (OSError, ValueError):
             return False

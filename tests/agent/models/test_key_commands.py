@@ -420,7 +420,9 @@ def test_what_a_command_gave_is_kept_from_children_from_then_on(lab):
     around = {"MINE": f"x={SECRET}", "OTHER": "tok-9876543210fedcba", "PLAIN": "1"}
 
     def seen() -> set[str]:
-        kept = environment.for_children(around, registry.secret_names(), (), registry.secret_values())
+        kept = environment.for_children(
+            around, registry.secret_names(), secret_values=registry.secret_values()
+        )
         return around.keys() & kept.keys()
 
     assert SECRET not in registry.secret_values()

@@ -15,16 +15,12 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from perdure import config
+from perdure.agent.environment import ShellEnvironment, visible
 from perdure.agent.mcp.secrets import VARIABLE, credentials, is_secret, pieces, secrets_in, without_secrets
 from perdure.agent.settings import McpServer
 from perdure.errors import NoHome
 
-_NEEDED = (
-    *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"),
-    # Windows
-    *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMDATA"),
-    *("SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE"),
-)
+_CORE = ShellEnvironment(inherit="core", deny=("PWD", "OLDPWD"))  # it starts elsewhere
 _HTTP = {"http", "streamablehttp"}
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """What the name of a header is made of."""
@@ -76,7 +72,7 @@ def shown(server: McpServer) -> str:
 def _local(server: McpServer, environment: Mapping[str, str], cwd: str) -> Local:
     said = _Expansion(environment)
     command, *arguments = map(said, (server.command, *server.args))
-    needed = {name: environment[name] for name in _NEEDED if name in environment}
+    needed = visible(environment, choice=_CORE)
     # A function of bash's, in a variable of this name, would be run.
     needed = {name: value for name, value in needed.items() if not value.startswith("()")}
     own = {name: said(value) for name, value in server.env.items()}

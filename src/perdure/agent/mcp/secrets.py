@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import parse_qsl, urlsplit
 
-from perdure.agent.environment import for_children
+from perdure.agent.environment import names_of_secrets
 
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _NAMED = re.compile(r"""(?<![\w.$-])(?<!\$\{)-{0,2}([A-Za-z_][\w.-]*)["']?\s*[=:]\s*""")
@@ -25,7 +25,7 @@ _HIDDEN = "…"
 
 def is_secret(name: str, value: str, *, is_the_users: bool = False) -> bool:
     """A value of the user's own environment is, unless it is a place or some plain words."""
-    return name not in for_children({name: value}, (), secret_values=[value] if is_the_users else ())
+    return name in names_of_secrets({name: value}, secret_values=[value] if is_the_users else ())
 
 
 def without_secrets(words: Iterable[str]) -> list[str]:

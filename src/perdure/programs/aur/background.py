@@ -75,6 +75,8 @@ def _detach(about: str) -> None:
         return
     try:
         if not os.fork():
+            from perdure.agent.environment import visible
+
             os.setsid()
             os.nice(_LEAST_PRIORITY)
             nothing = os.open(os.devnull, os.O_RDWR)
@@ -87,7 +89,7 @@ def _detach(about: str) -> None:
                     pass  # the one by which they were listed
             time.sleep(_LATER)
             command = [sys.executable, "-X", "utf8", "-P", "-m", __name__, about, *_paths(about)]
-            environment = config.environment(**_homes())
+            environment = visible(config.environment()) | _homes()  # it has no use for keys
             os.chdir(os.sep)
             os.execve(sys.executable, command, environment)
     finally:
