@@ -1,8 +1,9 @@
 """Tells whether an agent started this process: trust is a person's decision, and no agent's command makes it.
 
 An agent's command has a mark in its environment, which `env -i` drops, and the agent among its ancestors,
-which only a daemon may lose. On Linux a process that runs an agent is known by a descriptor that it holds
-(`AgentMark`), whatever it is called. Where there is no /proc, ancestors are known by our programs' names.
+which only a daemon may lose. On Linux a process that runs an agent is known by a lock that it holds
+(`AgentMark`), whatever it is called: everybody may list locks, and nobody may look into such a process. Where
+there is no such list, ancestors are known by our programs' names.
 A command that wants to escape can: this keeps honest ones from deciding, it is no sandbox.
 """
 
@@ -18,7 +19,9 @@ from perdure.errors import PerdureError
 MARK = "PERDURE_CALL"
 """The variable that names the calls a process belongs to. A Perdure that runs inside a call marks its own
 processes in addition."""
-_MEMFD_NAME = "perdure-agent"
+_LOCKS = "/proc/locks"
+_BYTE = int.from_bytes(b"perdure", "big")
+"""The one that is locked, of a file in memory. The list of locks says which byte, and not what file it is."""
 _PROGRAMS = {"aur", "cortext", "perdure", "pi", "sibyl", "soleur"}
 
 
@@ -28,7 +31,8 @@ class AgentMark:
     def __init__(self) -> None:
         self._descriptor: int | None = None
         with suppress(AttributeError, OSError):  # of Linux only; without it, the program's name has to do
-            self._descriptor = os.memfd_create(_MEMFD_NAME)
+            self._descriptor = os.memfd_create("perdure-agent")
+            _lock(self._descriptor)
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -49,9 +53,10 @@ def is_started_by_agent() -> bool:
     """Whether this process belongs to a command that an agent runs."""
     if config.setting(MARK):
         return True
-    if not (hasattr(os, "memfd_create") and os.path.exists("/proc/self/fd")):
+    agents = _agents()
+    if agents is None:
         return any(map(_is_program, _ancestor_commands()))
-    return any(_has_variable(pid, MARK) or _runs_agent(pid) for pid in _ancestors())
+    return any(pid in agents or _has_variable(pid, MARK) for pid in _ancestors())
 
 
 def refuse_agent(what: str) -> None:
@@ -81,17 +86,27 @@ def _has_variable(pid: int, name: str) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return any(each.startswith(f"{name}=".encode()) for each in file.read().split(b"\0"))
-    except OSError:  # it has ended, or is another user's
+    except OSError:  # it has ended, is another user's, or lets nobody look into it
         return False
 
 
-def _runs_agent(pid: int) -> bool:
-    with suppress(OSError):  # it has ended, or is another user's
-        for number in os.listdir(f"/proc/{pid}/fd"):
-            with suppress(OSError):  # it was closed
-                if os.readlink(f"/proc/{pid}/fd/{number}").startswith(f"/memfd:{_MEMFD_NAME}"):
-                    return True
-    return False
+def _lock(descriptor: int) -> None:
+    import fcntl
+
+    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _BYTE)
+
+
+def _agents() -> set[int] | None:
+    """The processes that run one; None where that cannot be known."""
+    if not hasattr(os, "memfd_create"):
+        return None
+    try:
+        with open(_LOCKS, "rb") as file:
+            # `1: POSIX  ADVISORY  WRITE 4711 00:01:1042 FIRST LAST`
+            locks = [line.split() for line in file]
+    except OSError:
+        return None
+    return {int(pid) for *_, pid, _, first, _ in locks if first == str(_BYTE).encode()}
 
 
 def _ancestor_commands() -> Iterator[list[str]]:
@@ -100,7 +115,8 @@ def _ancestor_commands() -> Iterator[list[str]]:
 
     ps = ["ps", "-A", "-ww", "-o", "pid=,ppid=,command="]
     try:
-        listed = subprocess.run(ps, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        path = {"PATH": config.setting("PATH", os.defpath)}
+        listed = subprocess.run(ps, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=path)
     except OSError:  # there is no ps: the mark has to do
         return
     parents: dict[int, tuple[int, list[str]]] = {}

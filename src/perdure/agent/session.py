@@ -35,6 +35,7 @@ from perdure.agent.models import LanguageModel, Model
 from perdure.agent.models.connections import Connections
 from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.process_origin import AgentMark
+from perdure.agent.process_privacy import close_to_others
 from perdure.agent.settings import Settings, pi_home, slips
 from perdure.agent.supervisor import Supervisor, describe_processes
 from perdure.agent.tools import AgentToolResult, Tool
@@ -139,6 +140,7 @@ class AgentSession:
         self._is_new = is_new or (session is None and session_id is None)
         self._session = session  # so that it is closed whatever happens
         self._mark = AgentMark()
+        close_to_others(self._models.secret_names(), self._models.secret_values())
         try:
             # An unknown model is refused before a session is made.
             voice = await self._made(self._chooser.choose, model, thinking) if model is not None else None

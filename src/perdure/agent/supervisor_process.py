@@ -6,8 +6,9 @@ session, environment and descriptors that has, so it finds every one of them. Wh
 on macOS, it finds those that descend from it, and those in the sessions that it began.
 
 It runs as a program of its own, by its file, so it imports nothing of Perdure: a fork of the program would
-hold its locks and its keys, and one with threads cannot be forked safely. The signals of a terminal, and
-those that ask a process to end, are not for it: it ends last.
+hold its locks and its keys, and one with threads cannot be forked safely. What it starts may be given keys,
+which pass through its memory: on Linux no other process of the user can look into it. The signals of a
+terminal, and those that ask a process to end, are not for it: it ends last.
 
 Its standard input is a socket. A request is the length of its text, sent together with the descriptors that
 the new process gets, and the text. An answer is a line: `ready`, `started PID`, `failed WHERE ERRNO`, and
@@ -36,6 +37,7 @@ RELEASE = b"\0\0\0\0"
 HAS_PROC = os.path.exists("/proc/self/environ")
 _MOST_DESCRIPTORS = 8
 _DESCRIPTOR_SIZE = 4  # of an int in C
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGUSR1", "SIGUSR2")
 _IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ")
@@ -74,13 +76,22 @@ def _from_proc() -> list[RunningProcess]:
     return found
 
 
+def _path() -> dict[str, str]:
+    """All that `ps` needs of the environment, which may be a program's with keys in it."""
+    return {"PATH": os.pathsep.join(os.get_exec_path())}
+
+
 def _from_ps() -> list[RunningProcess]:
     import subprocess
 
     command = ["ps", "-A", "-o", "pid=,ppid=,pgid=,state=,lstart="]
     try:
         with subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_path(),
         ) as listing:
             listed, _ = listing.communicate()
     except OSError:
@@ -104,7 +115,9 @@ def _name_of(pid: int) -> str:
 
         command = ["ps", "-p", str(pid), "-o", "comm="]
         try:
-            listed = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+            listed = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=_path()
+            )
         except OSError:
             return ""
         return os.path.basename(listed.stdout.decode("utf-8", "replace"))
@@ -148,6 +161,7 @@ class _Supervisor:
     def __init__(self, program: int, link: socket.socket) -> None:
         self.program = program
         self.link = link
+        _prctl(_PR_SET_DUMPABLE, 0)
         self.is_subreaper = _become_subreaper()
         self.apart: dict[str, int] = {"setsid": True}
         """How a process gets a session of its own, or at least a group."""
@@ -345,13 +359,18 @@ def _program(name: bytes, path: bytes) -> bytes:
 
 def _become_subreaper() -> bool:
     """Be given the orphans among all that descend from this process. False where there is no such thing."""
+    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> bool:
+    """Set an option of this process; whether there is one, as on Linux."""
     try:
         import ctypes
 
         prctl = ctypes.CDLL(None).prctl
     except (ImportError, OSError, AttributeError):
         return False
-    return bool(prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    return bool(prctl(option, value, 0, 0, 0) == 0)
 
 
 def main() -> None:

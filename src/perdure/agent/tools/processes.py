@@ -10,7 +10,8 @@ A process belongs to a call if any of these is true. Honest programs escape each
 
 The tether is a pipe that nobody uses and that every child inherits. What remains is a daemon that escapes all
 five: its parent is gone, and it has a new session, an empty environment and no descriptor of its parent's. It
-outlives its call. Where there is no /proc only the first two are known, and any double fork does.
+outlives its call. Where there is no /proc only the first two are known, and any double fork does; so it is
+with a process that lets nobody look into it, as one of ours that runs an agent does not.
 They are asked to end, and after a moment made to. Nothing else is ever signalled.
 """
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from perdure import config
 from perdure.agent.mcp import Servers, ServerState, check_installed
+from perdure.agent.process_privacy import close_to_others
 from perdure.agent.settings import FILE, McpServer, Settings, pi_home
 from perdure.errors import NotFound
 from perdure.front import trusting
@@ -44,6 +45,7 @@ def mcp(options: SimpleNamespace, out: Output) -> int:
         for line in _EXAMPLE:
             out.note(f"  {line}")
         return 0
+    close_to_others()  # servers are programs of others, and see what their settings give them
     notices: list[str] = []
     servers = Servers(configured, cwd=cwd, environment=config.environment(), notice=notices.append)
     asyncio.run(_start(servers, out))

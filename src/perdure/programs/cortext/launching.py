@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from perdure import config
 from perdure.agent.process_origin import AgentMark
+from perdure.agent.process_privacy import close_to_others
 from perdure.errors import PerdureError
 from perdure.front.opening import Meant
 from perdure.front.output import Output, Styled
@@ -140,6 +141,7 @@ def _run(command: list[str], workspace: str) -> _Ended:
     known = {getattr(signal, name): each for name, each in handlers.items() if hasattr(signal, name)}
     # Before it is started: a signal in between would end us, and leave the tool behind.
     before = {number: signal.signal(number, handler) for number, handler in known.items()}
+    close_to_others()
     try:
         with AgentMark():
             process = subprocess.Popen(command, cwd=workspace, env=config.environment())
