@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     """`key`: its server did not accept the key. Where that is from, who sent it knows."""
 
 
+_SCREEN = 2000
+"""Characters."""
+
+
 class PerdureError(Exception):
     exit_code = 1
     candidates: Sequence[str] = ()
@@ -200,11 +204,17 @@ class NoHome(PerdureError):
 
 
 class ModelError(PerdureError):
-    """A model did not answer. The message is fit to be kept in a session: no key is ever in it."""
+    """A model did not answer. The message is fit to be kept in a session: no key is ever in it, and it is not
+    longer than a screen, whoever wrote it."""
 
     def __init__(self, message: str, hint: str = "", *, kind: ModelErrorKind = "") -> None:
-        super().__init__(message, hint)
+        super().__init__(*(_cut(each) if len(each) > _SCREEN else each for each in (message, hint)))
         self.kind = kind
+
+
+def _cut(text: str) -> str:
+    """Between words: half a key would not be known as one."""
+    return text[:_SCREEN].rpartition(" ")[0] + "…"
 
 
 class ModelUnavailable(ModelError):

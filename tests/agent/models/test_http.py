@@ -280,6 +280,25 @@ async def test_an_answer_that_breaks_off_may_be_asked_for_again(wire_server, ste
     assert "acme/m1" in str(error)
 
 
+async def test_an_event_without_an_end_is_refused_and_not_asked_for_again(wire_server, monkeypatch):
+    """It was held in memory up to 64 MB, four times."""
+    monkeypatch.setattr("perdure.agent.models.http._EVENT_BYTES", 2**20)
+    wire_server.script(events(b"data: a\n\n", b"data: ", *[b"x" * 2**16] * 64))
+    error = await trouble(model_at(wire_server))
+    assert not isinstance(error, ModelUnavailable)
+    assert "1 MB" in str(error)
+
+
+@pytest.mark.slow
+async def test_a_huge_error_does_not_keep_others_waiting(wire_server):
+    """It is bounded before anything is looked for in it; and nothing of the key is in what is left."""
+    said = json.dumps({"error": {"message": "models \x1b" * 2_500_000 + KEY}}).encode()
+    wire_server.script(events(b"event: error\ndata: " + said + b"\n\n"))
+    error = await trouble(model_at(wire_server))
+    assert len(error.said) < 600
+    assert KEY[:8] not in error.said
+
+
 async def test_a_server_that_says_nothing_is_not_waited_for_for_ever(wire_server):
     """Silence is bounded, the length of an answer is not."""
     wire_server.script(events(b"data: a\n\n", HANG))

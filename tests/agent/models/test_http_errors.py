@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.agent.models import Model
-from perdure.agent.models.http_errors import failure
+from perdure.agent.models.http_errors import MOST, beginning, failure
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
 
 MODEL = Model(id="m1", provider="acme", api="openai-completions", base_url="http://127.0.0.1:9/v1")
@@ -206,3 +206,34 @@ def test_any_refusal_is_one_bounded_line(status, text):
     message = str(refusal(status, text))
     assert message.isprintable()
     assert len(message) < 600
+
+
+HUGE = {
+    "words": "the models are busy ",
+    "one word": "x",
+    "what no terminal shows": "\x1b ",
+    "titles": "<title>",
+    "titles without an end": "<title",
+    "what is nearly a known sentence": "models prompt is too ",
+    "digits": "9",
+}
+
+
+@pytest.mark.parametrize("filler", HUGE.values(), ids=HUGE)
+@pytest.mark.parametrize("start", ["", "<!doctype html>", "try again in "])
+def test_only_the_beginning_of_what_a_server_says_is_looked_at(start, filler):
+    """20 MB of it took eight seconds, in which no signal was heard. What comes later changes nothing."""
+    text = start + filler * (20_000_000 // len(filler)) + " context_length_exceeded"
+    error = refusal(0, text)
+    assert type(error) is ModelUnavailable
+    assert error.said == refusal(0, text[: MOST + 1]).said
+    assert len(error.said) < 600
+
+
+def test_half_a_key_where_a_text_is_cut_is_left_out():
+    """Whoever masks keys knows whole ones only."""
+    assert beginning(" " * (MOST - 6) + "sk-secret-0123456789") == " " * (MOST - 6)
+
+
+def test_a_wait_of_more_digits_than_any_number_has_is_none():
+    assert refusal(429, f"try again in {'9' * 5000}m1s").message

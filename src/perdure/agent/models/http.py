@@ -24,17 +24,21 @@ import httpx2
 import msgspec
 
 from perdure import __version__
-from perdure.agent.models import Call, Finished, Key, Model, Piece, Reader, Request, WireProtocol
+from perdure.agent.models import Call, Finished, Key, Model, Piece, Reader, Request, Usage, WireProtocol
 from perdure.agent.models.history import json_text, sound
-from perdure.agent.models.http_errors import failure, host_of, masked, one_line, parsed
+from perdure.agent.models.http_errors import MOST, beginning, failure, host_of, masked, one_line, parsed
 from perdure.errors import ModelError, ModelUnavailable
 
 _CONNECT_SECONDS = 15.0
 _SILENCE_SECONDS = 300.0  # a model may think for minutes before its first word
 _REFUSAL_SECONDS = 10.0  # for the rest of an answer that is none
 _FAREWELL_SECONDS = 0.1  # for the end of a body that is complete: only then can its connection be used again
-_REFUSAL_BYTES = 64 * 1024
-_EVENT_BYTES = 64 * 1024 * 1024
+_REFUSAL_BYTES = 4 * MOST + 4  # what is cut here has more characters than are looked at
+_EVENT_BYTES = 32 * 1024 * 1024
+"""One may say the largest answer once more, each of its characters as an escape of three times its size."""
+_MOST_TOKENS = 10**12
+_DATE = 64
+"""Characters of a header that says when."""
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
 _UNFIT = (ValueError, TypeError, LookupError, AttributeError, msgspec.MsgspecError)
 """What a reader raises for an event of a shape that its protocol does not have."""
@@ -168,6 +172,10 @@ class _Unfit(Exception):
     """The server sent what is no answer."""
 
 
+class TooLargeEvent(Exception):
+    """The server sent one event without an end."""
+
+
 class _Reading:
     """Bytes of an event stream, as a reader understands them."""
 
@@ -197,7 +205,8 @@ class _Reading:
     def _kept(self, items: Iterable[Piece | Finished]) -> Iterator[Piece]:
         for item in items:
             if isinstance(item, Finished):
-                self.finished = item
+                usage = Usage(*(_tokens(each) for each in msgspec.structs.astuple(item.usage)))
+                self.finished = msgspec.structs.replace(item, usage=usage)
                 return
             yield self._whole(item)
 
@@ -211,6 +220,11 @@ class _Reading:
         return msgspec.structs.replace(piece, text=sound(text))
 
 
+def _tokens(said: object) -> int:
+    """A number that can be reckoned with, whatever the server calls one."""
+    return int(min(max(said, 0), _MOST_TOKENS)) if isinstance(said, int | float) and said == said else 0
+
+
 # --- server-sent events -------------------------------------------------------------------------
 
 
@@ -221,7 +235,7 @@ class ServerEvents:
     """
 
     def __init__(self) -> None:
-        self._open: list[bytes] = []  # of a line whose end has not come
+        self._open = bytearray()  # of a line whose end has not come
         self._size = 0
         self._name = ""
         self._data: list[bytes] = []
@@ -229,25 +243,26 @@ class ServerEvents:
     def feed(self, chunk: bytes) -> Iterator[tuple[str, str]]:
         self._size += len(chunk)
         if self._size > _EVENT_BYTES:
-            raise ValueError("an event is larger than any answer")
-        if not (self._open and self._open[-1].endswith(b"\r")) and b"\n" not in chunk and b"\r" not in chunk:
-            self._open.append(chunk)
+            raise TooLargeEvent
+        is_open = not self._open.endswith(b"\r") and b"\n" not in chunk and b"\r" not in chunk
+        self._open += chunk
+        if is_open:
             return
-        lines = b"".join([*self._open, chunk]).splitlines(keepends=True)
+        lines = bytes(self._open).splitlines(keepends=True)
         # Behind a carriage return the line feed may still be to come.
-        self._open = [] if lines[-1].endswith(b"\n") else [lines.pop()]
+        self._open = bytearray() if lines[-1].endswith(b"\n") else bytearray(lines.pop())
         for line in lines:
             yield from self._line(line.rstrip(b"\r\n"))
 
     def end(self) -> Iterator[tuple[str, str]]:
-        for line in b"".join(self._open).splitlines():
+        for line in bytes(self._open).splitlines():
             yield from self._line(line)
         yield from self._line(b"")
 
     def _line(self, line: bytes) -> Iterator[tuple[str, str]]:
         if not line:
             name, data = self._name, self._data
-            self._name, self._data, self._size = "", [], sum(map(len, self._open))
+            self._name, self._data, self._size = "", [], len(self._open)
             if data:
                 yield name, b"\n".join(data).decode("utf-8", "replace")
             return
@@ -277,7 +292,7 @@ async def _rest(first: bytes, chunks: AsyncIterator[bytes]) -> str:
                 read += chunk
                 if len(read) > _REFUSAL_BYTES:
                     break
-    return read[:_REFUSAL_BYTES].decode("utf-8", "replace")
+    return beginning(read[:_REFUSAL_BYTES].decode("utf-8", "replace"))
 
 
 # --- what went wrong ---------------------------------------------------------------------------
@@ -290,8 +305,8 @@ def _retry_after(headers: httpx2.Headers) -> float | None:
     given = headers.get("retry-after", "").strip()
     with suppress(ValueError):
         return max(0.0, float(given))
-    with suppress(ValueError, TypeError):
-        return max(0.0, parsedate_to_datetime(given).timestamp() - time.time())
+    with suppress(ValueError, TypeError, OverflowError):
+        return max(0.0, parsedate_to_datetime(given[:_DATE]).timestamp() - time.time())
     return None
 
 
@@ -337,6 +352,11 @@ def _explained(model: Model, secrets: Iterable[str], remedy: str) -> Iterator[No
         raise ModelError(
             f"No request can be made for {model.reference}: its base URL or headers are not valid",
             f"the base URL is {one_line(address) or 'empty'}",
+        ) from None
+    except TooLargeEvent:
+        raise ModelError(
+            f"{host_of(model)} sent more than {_EVENT_BYTES >> 20} MB as one event, which no answer has",
+            f"check the base URL of {model.provider}, or take another model",
         ) from None
     except (httpx2.HTTPError, _Unfit) as error:
         raise _broke_off(model) from error

@@ -1,7 +1,8 @@
 """What a model's server means when it refuses, for all of them: a status and some text become one error.
 
 Providers and the many servers that imitate them agree on statuses only roughly and on words not at all, so
-both are asked. What a server says is shown as one bounded line.
+both are asked. What a server says is shown as one bounded line, and only its beginning is looked at: whatever
+it sends, the work on it is over before anybody has to wait.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from urllib.parse import urlsplit
 from perdure.agent.models import Model
 from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
 
+MOST = 64 * 1024
+"""Characters of what a server says that are looked at."""
 _SENTENCE = 400
 _OTHER_WORDS = "say it in other words, or take another model"
 
@@ -60,7 +63,8 @@ _BUSY = re.compile(
 _BUSY_STATUSES = {408, 409, 425, 429}
 _UNITS = ((3600, "h"), (60, "min"), (1, "s"))
 _AGAIN_IN = re.compile(
-    r'(?:try again in |"retryDelay":\s*")(?:(?P<m>\d+)m)?(?P<n>\d+(?:\.\d+)?)(?P<unit>ms|s)', re.IGNORECASE
+    r'(?:try again in |"retryDelay":\s*")(?:(?P<m>\d{1,6})m)?(?P<n>\d{1,9}(?:\.\d{1,9})?)(?P<unit>ms|s)',
+    re.IGNORECASE,
 )
 
 
@@ -70,6 +74,7 @@ def failure(model: Model, status: int, text: str, *, retry_after: float | None =
     `status` is 0 where the refusal came inside an answer that had begun: then the text alone tells, and what
     it does not tell is taken for a passing trouble, as the request had been accepted.
     """
+    text = beginning(text)
     said = sentence(text)
     status = status if status >= 400 else _status_in(text)
     at = f"{model.provider} ({status})" if status else model.provider
@@ -105,7 +110,7 @@ def failure(model: Model, status: int, text: str, *, retry_after: float | None =
 
 def declined(model: Model, why: str, reason: str = "") -> ModelError:
     """The model will not answer: in its own words why, if it says so, and the reason by its server's name."""
-    named = f" ({reason})" if reason else ""
+    named = f" ({one_line(reason)})" if reason else ""
     about = f": {said}" if (said := one_line(why)) else ""
     return ModelError(f"{model.reference} declined to answer{named}{about}", _OTHER_WORDS)
 
@@ -118,7 +123,7 @@ def sentence(text: str) -> str:
     """What a server's refusal says, on one line and bounded: the message inside JSON, or the text itself."""
     found = _message_in(parsed(text))
     if not found and re.match(r"\s*<(?:!doctype|html|\?xml)", text, re.IGNORECASE):
-        title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
+        title = re.search(r"<title[^<>]*>([^<]*)", text, re.IGNORECASE)
         found = title.group(1) if title else "a web page"
     return one_line(found or text)
 
@@ -214,10 +219,23 @@ def _message_in(value: Any) -> str:
     return ""
 
 
+def beginning(text: str) -> str:
+    """As much of a text as is looked at, cut between words: half a key would not be recognised as one."""
+    return text if len(text) <= MOST else _without_last_word(text[:MOST])
+
+
 def one_line(text: str) -> str:
-    """Bounded, and cut between words: half a key would not be recognised as one."""
-    flat = " ".join("".join(each if each.isprintable() else " " for each in text).split())
-    return flat if len(flat) <= _SENTENCE else re.sub(r"[\w-]+$", "", flat[:_SENTENCE]) + "…"
+    """Bounded, and cut between words, likewise."""
+    flat = " ".join("".join(each if each.isprintable() else " " for each in beginning(text)).split())
+    return flat if len(flat) <= _SENTENCE else _without_last_word(flat[:_SENTENCE]) + "…"
+
+
+def _without_last_word(text: str) -> str:
+    """Looked for from the end: a pattern would be tried at each of its letters."""
+    end = len(text)
+    while end and (text[end - 1].isalnum() or text[end - 1] in "_-"):
+        end -= 1
+    return text[:end]
 
 
 def host_of(model: Model) -> str:

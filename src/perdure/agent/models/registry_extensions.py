@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from perdure.agent.models import APIS, OFFLINE, Connect, Cost, Finished, LanguageModel, Model, Piece, Request
-from perdure.agent.models.http_errors import masked, one_line
+from perdure.agent.models.http_errors import beginning, masked, one_line
 from perdure.agent.models.registry_addresses import address, is_same_place
 from perdure.agent.models.registry_catalog import catalog
 from perdure.agent.settings import CustomModel, CustomProvider, Traits
@@ -203,9 +203,9 @@ def _explained(whose: str, secrets: Iterable[str]) -> Iterator[None]:
     try:
         yield
     except ModelError as error:
-        error.message = masked(error.message, secrets)
+        error.message = masked(beginning(error.message), secrets)
         error.args = (error.message,)
         raise
     except Exception as error:
-        why = one_line(masked(f"{type(error).__name__}: {error}", secrets))
+        why = one_line(masked(beginning(f"{type(error).__name__}: {error}"), secrets))
         raise ModelError(f"{whose} failed: {why}", "that is for the extension to mend") from error
