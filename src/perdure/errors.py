@@ -7,6 +7,7 @@
     ├── Ambiguous           exit 3   several sessions start like that
     ├── Held                exit 4   another process is writing to this session
     ├── NotSaved            exit 1   the disk refused; nothing of this call counts as saved
+    │   └── TooLarge        exit 1   it is more than a session can hold, now and later
     ├── Conflict            exit 1   the file is not as this process left it; nothing was written
     ├── Unreadable          exit 1   a file cannot be opened or is no session
     │   ├── OthersMayWrite  exit 1   somebody else may have written it, and it would be obeyed
@@ -138,6 +139,10 @@ class NotSaved(PerdureError):
             f"Not saved: {reason}" if is_named else f"Not saved: {path}: {reason}",
             _remedy(cause) or ("" if isinstance(cause, str) else "what was saved before is untouched"),
         )
+
+
+class TooLarge(NotSaved):
+    """No later try will do better."""
 
 
 class Conflict(PerdureError):

@@ -6,6 +6,7 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from perdure.agent.environment import ShellEnvironment
 from perdure.agent.models import Cost
@@ -13,6 +14,7 @@ from perdure.agent.settings import (
     Compaction,
     CustomModel,
     CustomProvider,
+    Limits,
     Retry,
     Settings,
     custom_providers,
@@ -75,6 +77,9 @@ def test_without_a_file_there_are_defaults(home):
     assert (found.default_model, found.default_thinking_level, found.models) == ("", "off", ())
     assert found.compaction == Compaction(enabled=True, reserve_tokens=16384, keep_recent_tokens=20000)
     assert found.retry == Retry(enabled=True, max_retries=3, base_delay_ms=2000, max_delay_ms=60000)
+    assert found.limits == Limits(
+        answer_bytes=8 * 2**20, calls_at_once=8, calls_in_one_answer=64, turns=200, cost=None
+    )
     assert found.auto_compact is True
     assert found.compact_threshold is None
 
@@ -140,6 +145,10 @@ def test_what_other_programs_keep_there_is_left_alone(agent_home):
             {"defaultThinkingLevel": "hard"},
             "defaultThinkingLevel: invalid enum value 'hard', which is none of off, minimal, low, medium,",
         ),
+        ({"limits": {"turns": 0}}, "limits.turns: expected int >= 1"),
+        ({"limits": {"answer_bytes": 2**30}}, "limits.answer_bytes: expected int <= 10485760"),
+        ({"limits": {"cost": 0}}, "limits.cost: expected float > 0"),
+        ({"limits": {"callsAtOnce": None}}, "limits.callsAtOnce: expected int, got null"),
         ({"compactThreshold": 0}, "compactThreshold: expected int >= 1"),
         (
             {"shellEnvironment": {"inherit": "some"}},
@@ -236,6 +245,31 @@ def test_g_10_a_projects_settings_are_read_only_where_it_is_named(tmp_path, monk
     write(tmp_path / ".pi", {"retry": 1})
     with pytest.raises(PerdureError, match=r"\.pi/settings.json: retry: expected object, got int"):
         Settings.load(project=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("users", "projects", "both"),
+    [
+        ({}, {"turns": 500, "answerBytes": 10**7, "callsAtOnce": 99}, Limits()),
+        ({}, {"turns": 50, "cost": 1.5}, Limits(turns=50, cost=1.5)),
+        ({"turns": 500, "cost": 2}, {"turns": 300, "cost": 9}, Limits(turns=300, cost=2)),
+        ({"turns": 500, "cost": 2}, {"cost": None}, Limits(turns=500, cost=2)),
+        (
+            {"turns": 500, "cost": 2},
+            {"calls_in_one_answer": 2},
+            Limits(turns=500, cost=2, calls_in_one_answer=2),
+        ),
+    ],
+)
+def test_a_project_makes_limits_narrower_and_never_wider(users, projects, both, tmp_path, agent_home):
+    """Whoever calls decides: an option, or a program's own settings, count before both."""
+    (tmp_path / ".pi").mkdir()
+    write(agent_home, {"limits": users})
+    write(tmp_path / ".pi", {"limits": projects})
+    assert Settings.load(project=str(tmp_path)).limits == both
+    assert Settings.of({"limits": {"cost": 99}}, project=str(tmp_path)).limits == structs.replace(
+        both, cost=99
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 
 from perdure.agent.session import AgentSession
 from perdure.session.manager import SessionManager
-from tests.agent.models.wire_server import events
+from tests.agent.models.wire_server import Step, events
 from tests.processes import PI, Popen, run
 
 
@@ -36,6 +36,18 @@ def called(*calls: tuple[str, str, dict[str, Any]]) -> bytes:
         {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
     ]
     return b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks) + b"data: [DONE]\n\n"
+
+
+def endless(**delta: str) -> Step:
+    """An answer of this piece, again and again until its reader leaves."""
+    piece = b"data: %b\n\n" % json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode()
+
+    def answer() -> Iterator[bytes]:
+        yield b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        while True:
+            yield b"%x\r\n%b\r\n" % (len(piece), piece)
+
+    return answer
 
 
 HALF = b'data: {"choices":[{"index":0,"delta":{"content":"half an ans"}}]}\n\n'

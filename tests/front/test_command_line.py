@@ -72,6 +72,20 @@ def test_words_become_options(words, expected):
     assert {name: found[name] for name in expected} == expected
 
 
+@pytest.mark.parametrize(("text", "amount"), [("2", 2.0), ("2.50", 2.5), (".5", 0.5), ("0.0001", 0.0001)])
+def test_an_amount_is_read_as_people_write_dollars(text, amount):
+    assert parse(TALK, ["--max-cost", text], PROGRAM).max_cost == amount
+    assert parse(TALK, [], PROGRAM).max_cost is None
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "0.00", "-1", "", ".", "1e3", "nan", "inf", "$5", "1,5", "1.2.3", "٣", "9" * 10]
+)
+def test_what_is_no_amount_is_refused_with_the_option(text):
+    with pytest.raises(UsageError, match="--max-cost"):
+        parse(TALK, [f"--max-cost={text}"], PROGRAM)
+
+
 @st.composite
 def calls(draw) -> tuple[Command, list[str]]:
     """A verb and words that are often right for it: its options, near misses, values of all kinds."""
@@ -86,6 +100,9 @@ def calls(draw) -> tuple[Command, list[str]]:
         "007",
         "٣",
         "1" * 12,
+        "2.50",
+        ".",
+        "0.0",
         "-3",
         "a b",
         "-a b",
@@ -122,7 +139,7 @@ def test_whatever_is_typed_is_an_answer_or_wrong_usage(call):
     assert set(found) == {argument.attribute for argument in command.arguments}
     for argument in command.arguments:
         value = found[argument.attribute]
-        kinds = {"flag": bool, "number": int, "text": str, "perhaps": str}
+        kinds = {"flag": bool, "number": int, "amount": float, "text": str, "perhaps": str}
         assert isinstance(value, list if argument.many else kinds[argument.kind]) or value == argument.default
 
 

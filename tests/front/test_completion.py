@@ -92,7 +92,11 @@ def test_commands_options_and_choices_are_offered(words, offered):
         ("soleur", ["s"], ["spar", "sessions"]),
         ("soleur", ["load", ""], ["both33", "ccc444"]),
         ("soleur", ["-s", "c"], ["ccc444"]),
-        ("soleur", ["spar", "--"], ["--session", "--fresh", *CONTEXT, "--project", "--model", "--help"]),
+        (
+            "soleur",
+            ["spar", "--"],
+            ["--session", "--fresh", *CONTEXT, "--project", "--model", "--max-cost", "--help"],
+        ),
         ("soleur", ["decisions", "--"], ["--project", "--tag", "--json", "--help"]),
         ("soleur", ["--fresh", ""], []),
         ("aur", [""], ["spawn"]),

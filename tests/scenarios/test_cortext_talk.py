@@ -15,7 +15,7 @@ from perdure.session.session import Session
 from tests import processes
 from tests.agent.mcp_servers import OBJECT, raw
 from tests.agent.models.wire_server import HANG, events, refuse, wire_server
-from tests.front.one_prompt import said
+from tests.front.one_prompt import endless, said
 from tests.programs.started import SCRIPTS, prompts_of, system_of
 from tests.programs.workspaces import BRAINSTORM, cortext
 
@@ -496,6 +496,28 @@ def test_cor_05_ctrl_c_while_it_is_summed_up_only_costs_the_summary(cortext, wir
         assert talk.leave() == 0
     assert cortext.state()["status"] == "paused"
     assert cortext.subjects == [f"[session] Pause: {TITLE}"]
+
+
+def test_cor_05_a_summary_without_end_is_its_beginning(cortext, wire_server):
+    """It took all that came in ten seconds into memory."""
+    cortext.answers(wire_server, "REST, I think.", endless(content="We lean to REST. " * 1000))
+    done = cortext.within(*START, stdin="REST or GraphQL?\n/workspace.stop-conversation\n")
+    assert done.code == 0
+    assert "Summary: We lean to REST. " in done.out
+    assert max(map(len, done.out.splitlines())) < 400
+
+
+def test_cor_05_no_model_is_asked_for_a_summary_when_the_dollars_are_spent(cortext, wire_server):
+    """And what one costs is counted."""
+    cortext.answers(wire_server, "REST, I think.")
+    settings = cortext.home / ".pi" / "agent" / "settings.json"
+    written = json.loads(settings.read_text())
+    written["models"][0]["cost"] = {"input": 100_000, "output": 0}  # a dollar an answer
+    settings.write_text(json.dumps(written))
+    words = "REST or GraphQL?\n/workspace.stop-conversation\n"
+    done = cortext.within(*START, "--max-cost", "0.50", stdin=words)
+    assert "Summary: The last question was: REST or GraphQL?" in done.out
+    assert len(wire_server.requests) == 1
 
 
 def test_cor_20_a_model_that_cannot_be_had_does_not_end_the_shell(cortext, monkeypatch):

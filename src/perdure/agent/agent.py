@@ -1,8 +1,8 @@
 """An agent in a session: what is said is recorded, then told.
 
 The prompt is on disk before the model is asked, and each message before the next step. A model that is busy
-is asked again later, one that was sent too much once with less, and a conversation that has grown too long
-is condensed before it is sent. An agent does one thing at a time.
+is asked again later, one that was sent too much once with less, one that does not stop is stopped, and a
+conversation that has grown too long is condensed before it is sent. An agent does one thing at a time.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ from perdure.agent.events import (
     TurnStart,
 )
 from perdure.agent.hooks import Event
+from perdure.agent.limits import Run
 from perdure.agent.loop import Bench
 from perdure.agent.memory import NO_MARKS, Alongside, Change, Memory
 from perdure.agent.model_choice import Voice
 from perdure.agent.models import LanguageModel, Model, Request
 from perdure.agent.queue import Queue
-from perdure.agent.settings import Retry
+from perdure.agent.settings import USUAL_LIMITS, Limits, Retry
 from perdure.agent.switch import Stopped
 from perdure.agent.tokens import of_message, of_text, room_for_an_answer
 from perdure.agent.tools import AgentToolResult
@@ -82,6 +83,7 @@ class Agent:
         strategy: CompactionStrategy,
         summariser: LanguageModel | None = None,
         retry: Retry,
+        limits: Limits = USUAL_LIMITS,
         equip: Equip | None = None,
         alongside: Alongside | None = None,
     ) -> None:
@@ -99,6 +101,8 @@ class Agent:
         self._work = Work()
         self._switch = self._work.switch
         self._waiting = partial(retrying.waiting, retry=retry, switch=self._switch)
+        self._limits = limits
+        self.run = Run(limits)
         self._queue = Queue()
         self._draft: Draft | None = None
         """The last attempt at the answer of this turn, while nothing of it is kept."""
@@ -273,6 +277,7 @@ class Agent:
         await self._work.begin(itself[0])
         queue, listeners = self._queue, self._bench.hooks.listeners
         self._memory.added = []
+        self.run.begin()
         try:
             if is_a_turn:
                 queue.open()
@@ -310,10 +315,11 @@ class Agent:
         self._memory.marks = marks
         said = [first] if isinstance(first, User) else []
         yield TurnStart()
-        if isinstance(first, CustomMessage) and not await self._is_said(first):
+        if isinstance(first, CustomMessage) and not await self._memory.has_said(first):
             await self._memory.record(first)
         while True:
             for message in said:
+                self.run.begin()
                 id = await self._memory.keep(message)
                 self._queue.said()
                 yield MessageStart(message)
@@ -331,12 +337,6 @@ class Agent:
                 return
             said = [User(text, clock_milliseconds()) for text in queued]
             yield TurnStart()
-
-    async def _is_said(self, message: CustomMessage) -> bool:
-        """Whether it is among what is sent already: an answer to it may have failed."""
-        return any(
-            each.type == "custom_message" and each.body == message for each in await self._memory.live()
-        )
 
     async def _persistent_turn(self) -> AsyncGenerator[AgentEvent, None]:
         """A turn, tried again where that may help. However it ends, one answer is kept, and says how: an
@@ -375,9 +375,11 @@ class Agent:
         may_compact = True
         while True:
             try:
+                self.run.ask(self._memory.cost)
                 request = await self._request()
-                model, keep = self._voice.model, self._memory.keep
-                turn = loop.turn(model, request, self._bench, keep, self._switch, self._next_draft())
+                model, bench, keep = self._voice.model, self._bench, self._memory.keep
+                draft = self._next_draft()
+                turn = loop.turn(model, request, bench, keep, self._switch, draft, self._limits)
                 async with aclosing(turn) as events:
                     async for event in events:
                         yield event
@@ -461,10 +463,12 @@ class Agent:
             if reason == "manual":
                 raise PerdureError("Not compacted: there is nothing to condense")
             return
+        self.run.check(self._memory.cost)
         yield CompactionStart(reason)
         attempt = 0
-        model = self._summariser or self._voice.model
-        asked = partial(compaction.summarise, plan, model=model, talking=talking, instructions=instructions)
+        model, limits = self._summariser or self._voice.model, self._limits
+        about = partial(compaction.summarise, plan, talking=talking, instructions=instructions)
+        asked = partial(about, model=model, limits=limits)
         try:
             while True:
                 try:

@@ -23,7 +23,9 @@ from msgspec import Struct
 
 from perdure.agent.draft import priced
 from perdure.agent.events import Reason
+from perdure.agent.limits import AnswerRoom
 from perdure.agent.models import Finished, LanguageModel, Model, Request, Sent, Usage
+from perdure.agent.settings import USUAL_LIMITS, Limits
 from perdure.agent.tokens import CHARACTERS, Counter, of_message, of_text
 from perdure.agent.transcript import render, shortened, text_of
 from perdure.errors import ContextOverflow, ModelError, UsageError
@@ -321,16 +323,21 @@ _SPLIT = "\n\n---\n\n**Turn Context (split turn):**\n\n"
 
 
 async def summarise(
-    made: Plan, *, model: LanguageModel, talking: Model | None = None, instructions: str = ""
+    made: Plan,
+    *,
+    model: LanguageModel,
+    talking: Model | None = None,
+    instructions: str = "",
+    limits: Limits = USUAL_LIMITS,
 ) -> Compaction:
     """The entry that a plan makes.
 
     `talking` is the model whose window was planned with, if it is not the one that is asked. Raises
-    ModelError if that fails or says nothing. Write it together with the settings of the moment: see
-    `context.live`.
+    ModelError if that fails or says nothing, or more than an answer may have. Write it together with the
+    settings of the moment: see `context.live`.
     """
     is_other = talking is not None and model.model.reference != talking.reference
-    asked = _Asked(model, model.model.context_window if is_other else made.room.window)
+    asked = _Asked(model, model.model.context_window if is_other else made.room.window, limits)
     about = "\n".join(filter(None, (made.instructions, instructions)))
     earlier = _without_lists(made.previous.summary) if made.previous else ""
     summary = await asked.summary(made.history, made.room.summary, earlier, about)
@@ -349,8 +356,9 @@ async def summarise(
 class _Asked:
     """A model that summarises, and what that took."""
 
-    def __init__(self, model: LanguageModel, window: int) -> None:
+    def __init__(self, model: LanguageModel, window: int, limits: Limits) -> None:
         self._model = model
+        self._limits = limits
         self._window = max(window, _SMALLEST_WINDOW)
         self.usage = Usage()
 
@@ -382,11 +390,16 @@ class _Asked:
     async def _answer(self, request: Request) -> str:
         pieces: list[str] = []
         end: Finished | None = None
+        room = AnswerRoom(self._limits)
         async with aclosing(self._model.stream(request)) as answer:
             async for piece in answer:
                 if isinstance(piece, Finished):
                     end = piece
-                elif piece.kind == "text":
+                    continue
+                room.take(piece)
+                if room.is_full:
+                    raise room.error(self._model.model)
+                if piece.kind == "text":
                     pieces.append(piece.text)
         summary = "".join(pieces).strip()
         if end is None or not summary:

@@ -16,6 +16,9 @@ from perdure.agent.models import UNPARSED, Cost, Finished, Model, Piece, Usage
 from perdure.session.entry import Assistant, Block, Text, Thinking, ToolCall
 from perdure.session.record import loads_exactly
 
+_LONGEST_NAME = 256
+"""Characters of the name of a tool: no tool has a longer one, and every face shows it."""
+
 
 class Draft:
     def __init__(self, model: Model, timestamp: int, earlier: Draft | None = None) -> None:
@@ -36,9 +39,9 @@ class Draft:
     def add(self, piece: Piece) -> None:
         self._pieces.append(piece)
 
-    def text_of(self, index: int) -> str:
-        """All that was said in one block."""
-        return "".join(piece.text for piece in self._pieces if piece.index == index)
+    def text_of(self, index: int, since: int) -> str:
+        """All that was said in one block, which began with the piece of that number."""
+        return "".join(piece.text for piece in self._pieces[since:] if piece.index == index)
 
     def message(self, extent: int | None = None) -> Assistant:
         """The answer of the first so many pieces, or of all."""
@@ -90,7 +93,7 @@ def _block(pieces: Sequence[Piece]) -> Block | None:
             return Thinking(text, signature, redacted) if text or signature else None
         case "toolCall":
             id, name = _last(piece.id for piece in pieces), _last(piece.name for piece in pieces)
-            return ToolCall(id, name, _arguments(text), signature)
+            return ToolCall(id, name[:_LONGEST_NAME], _arguments(text), signature)
 
 
 def _arguments(text: str) -> Any:

@@ -6,8 +6,8 @@ One prompt, in order:
       turn_start                                    a turn is one answer of the model and the tools it calls
         message_start, message_end                  the user's message, as it was saved
         message_start, message_update…, message_end the model's answer
-        tool_execution_start                        a call starts: those that only read together, any other
-                                                    when all before it have ended
+        tool_execution_start                        a call starts: those that only read together, as many as
+                                                    may, any other when all before it have ended
         tool_execution_update…                      as they come, from all that run
         tool_execution_end                          one for each call, in their order: its result is saved
         message_start, message_end                  and that result, as a message
@@ -16,13 +16,14 @@ One prompt, in order:
     agent_end
 
 `message_end` and `tool_execution_end` come after the message is on disk: what they tell of is kept. All other
-events tell of what is under way. A call that was never run, because the turn was stopped before it started,
-has its result as a message, and neither `tool_execution_start` nor `tool_execution_end`.
+events tell of what is under way. A call that was never run, because the turn was stopped before it started
+or the answer made more calls than it may, has its result as a message, and neither `tool_execution_start` nor
+`tool_execution_end`.
 
-`agent_end` comes last, also when the turn was aborted or failed; the last answer then has the stop reason
-`aborted` or `error`, and `error_message` says why. Only where something could not be saved there is none:
-that raises. Before an answer there may be `compaction_start` and `compaction_end`, and `queue_update` comes
-at any point.
+`agent_end` comes last, also when the turn was aborted, failed or reached a limit; the last answer then has
+the stop reason `aborted` or `error`, and `error_message` says why. Only where something could not be saved
+there is none: that raises. Before an answer there may be `compaction_start` and `compaction_end`, and
+`queue_update` comes at any point.
 
 A model that fails is asked again where that may help. An attempt that broke off ends with a `message_update`
 whose event is an `error`. If `auto_retry_start` or `compaction_start` follows, that attempt is given up: it

@@ -3,12 +3,14 @@
 Every message goes through `keep` before anybody is told that it is there, so nothing is shown as done that is
 not kept; what streams in is the one exception. However a turn is ended (stopped, its generator closed, its
 task cancelled), what had arrived is kept before it ends: the broken-off answer, the results that came, and
-"interrupted" for the calls that have none. Tools are ended before that. Where the model fails, what arrived
-stays in the draft: whoever asked decides whether it is kept or the model is asked again.
+"interrupted" for the calls that have none. Tools are ended before that. Where the model fails, or says more
+than an answer may have, what arrived stays in the draft: whoever asked decides whether it is kept or the
+model is asked again.
 
 The calls of an answer are run as if one after the other. A call of a tool that is not read-only starts when
 all before it have ended and their results are kept, and runs alone; what follows waits for it. Calls that
-follow one another and only read run at once, since nobody could tell the difference.
+follow one another and only read run at once, as many as the limits allow, since nobody could tell the
+difference. Calls beyond those that an answer may have are not run, and their results say so.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ from perdure.agent.events import (
     TurnEnd,
 )
 from perdure.agent.hooks import Hooks
+from perdure.agent.limits import AnswerRoom
 from perdure.agent.models import Finished, LanguageModel, Piece, Request
+from perdure.agent.settings import USUAL_LIMITS, Limits
 from perdure.agent.supervisor import Supervisor, of_this_program
 from perdure.agent.switch import Stopped, Switch
 from perdure.agent.tools import AgentToolResult, BadArguments, Tool, ToolContext, checked, result_of
@@ -70,10 +74,16 @@ class Bench(Struct, frozen=True):
 
 
 async def turn(
-    model: LanguageModel, request: Request, bench: Bench, keep: Keep, switch: Switch, draft: Draft
+    model: LanguageModel,
+    request: Request,
+    bench: Bench,
+    keep: Keep,
+    switch: Switch,
+    draft: Draft,
+    limits: Limits = USUAL_LIMITS,
 ) -> AsyncGenerator[AgentEvent, None]:
     """Ends with `turn_end`. Raises Stopped, and what arrived of the answer is kept; ModelError if the model
-    failed, and what arrived is in `draft`."""
+    failed, or reached a limit, and what arrived is in `draft`."""
     answer: Assistant | None = None
 
     async def kept(message: Assistant) -> str:
@@ -83,7 +93,8 @@ async def turn(
         return id
 
     try:
-        async with aclosing(_answer(model, request, kept, switch, draft)) as events:
+        room = AnswerRoom(limits)
+        async with aclosing(_answer(model, request, kept, switch, draft, room)) as events:
             async for event in events:
                 yield event
     except LEFT:
@@ -95,7 +106,7 @@ async def turn(
     results: list[ToolResult] = []
     calls = answer.calls
     if calls:
-        async with aclosing(_call_tools(calls, bench, keep, switch)) as events:
+        async with aclosing(_call_tools(calls, bench, keep, switch, limits)) as events:
             async for event in events:
                 if isinstance(event, MessageEnd) and isinstance(event.message, ToolResult):
                     results.append(event.message)
@@ -112,6 +123,7 @@ async def _answer(
     keep: Callable[[Assistant], Awaitable[str]],
     switch: Switch,
     draft: Draft,
+    room: AnswerRoom,
 ) -> AsyncGenerator[AgentEvent, None]:
     telling = _Telling(draft)
     try:
@@ -120,8 +132,12 @@ async def _answer(
                 piece = await _next(pieces, model, switch)
                 if isinstance(piece, Finished):
                     break
-                for event in telling.of(piece):
-                    yield event
+                taken = room.take(piece)
+                if taken is not None:
+                    for event in telling.of(taken):
+                        yield event
+                if room.is_full:
+                    raise room.error(model.model)
     except LEFT:
         await keep(draft.broken_off("aborted", BY_USER))
         raise
@@ -163,6 +179,8 @@ class _Telling:
         self._draft = draft
         self._kinds: dict[int, str] = {}  # of every block that began
         self._open: int | None = None  # text or thinking that goes on until another block begins
+        self._open_since = 0
+        """Its first piece: an answer of many blocks would cost the square of their number otherwise."""
         self._has_begun = False
 
     def of(self, piece: Piece) -> list[AgentEvent]:
@@ -172,6 +190,7 @@ class _Telling:
             told += [*self._beginning(), *self._end_of_open()]
             self._kinds[index] = kind
             self._open = index if kind != "toolcall" else None
+            self._open_since = len(self._draft)
             self._draft.add(piece)
             told.append(self._update(AnswerEvent(f"{kind}_start", index)))
         else:
@@ -201,7 +220,7 @@ class _Telling:
         if self._open is None:
             return []
         index, self._open = self._open, None
-        content = self._draft.text_of(index)
+        content = self._draft.text_of(index, self._open_since)
         return [self._update(AnswerEvent(f"{self._kinds[index]}_end", index, content=content))]
 
     def _update(self, event: AnswerEvent) -> MessageUpdate:
@@ -274,17 +293,27 @@ class _Running:
 
 
 async def _call_tools(
-    calls: Sequence[ToolCall], bench: Bench, keep: Keep, switch: Switch
+    calls: Sequence[ToolCall], bench: Bench, keep: Keep, switch: Switch, limits: Limits
 ) -> AsyncGenerator[AgentEvent, None]:
+    most = limits.calls_in_one_answer
     told: asyncio.Queue[_Running] = asyncio.Queue()
     running: list[_Running] = []
     left = 0  # the first whose result is not kept
     try:
         while left < len(calls):
-            for call in calls[len(running) :]:
+            if left >= most:
                 if switch.is_off:
                     raise Stopped
-                if not _may_start(call, running[left:], bench):
+                message = _beyond(calls[left], len(calls), most)
+                id = await keep(message)
+                left += 1
+                for event in _message_events(message, id):
+                    yield event
+                continue
+            for call in calls[len(running) : most]:
+                if switch.is_off:
+                    raise Stopped
+                if not _may_start(call, running[left:], bench, limits.calls_at_once):
                     break
                 yield ToolExecutionStart(call.id, call.name, call.arguments)
                 running.append(_Running(call, bench, told))
@@ -323,9 +352,12 @@ async def _call_tools(
         await _end(running)
 
 
-def _may_start(call: ToolCall, unfinished: Sequence[_Running], bench: Bench) -> bool:
+def _may_start(call: ToolCall, unfinished: Sequence[_Running], bench: Bench, at_once: int) -> bool:
     """`unfinished` are the calls that have started, and whose results are not kept."""
-    return not unfinished or (_is_read_only(call, bench) and all(one.is_reading for one in unfinished))
+    if not unfinished:
+        return True
+    is_beside_readers = _is_read_only(call, bench) and all(one.is_reading for one in unfinished)
+    return is_beside_readers and len(unfinished) < at_once
 
 
 def _is_read_only(call: ToolCall, bench: Bench) -> bool:
@@ -355,6 +387,11 @@ def _results(calls: Sequence[ToolCall], running: Sequence[_Running]) -> list[Too
 
 def _never_run(call: ToolCall) -> ToolResult:
     return ToolResult(call.id, call.name, [Text(_NOT_RUN)], UNSET, True, clock_milliseconds())
+
+
+def _beyond(call: ToolCall, made: int, most: int) -> ToolResult:
+    said = f"Not run: an answer may make {most} calls (limits.callsInOneAnswer), and this one made {made}."
+    return ToolResult(call.id, call.name, [Text(said)], UNSET, True, clock_milliseconds())
 
 
 def _ended(one: _Running, message: ToolResult, id: str) -> Iterator[AgentEvent]:

@@ -22,7 +22,7 @@ from perdure.agent.events import EventMessage
 from perdure.agent.hooks import in_words
 from perdure.agent.models import Sent
 from perdure.agent.tokens import Counter
-from perdure.errors import PerdureError, UsageError
+from perdure.errors import PerdureError, TooLarge, UsageError
 from perdure.session import context
 from perdure.session.context import RESET, Chosen, Context
 from perdure.session.entry import (
@@ -31,6 +31,7 @@ from perdure.session.entry import (
     Body,
     Compaction,
     Custom,
+    CustomMessage,
     Entry,
     Label,
     Message,
@@ -190,7 +191,7 @@ class Memory:
 
     async def _write(self, bodies: Sequence[Body | Entry] = (), *, has_arrived: bool = False) -> list[Entry]:
         """What the disk refused before, the changes if something is said, and these; returns these. What
-        `has_arrived` waits for the next time if it is refused."""
+        `has_arrived` waits for the next time if it is refused, unless nothing can ever hold it."""
         unsaved = self._unsaved
         is_said = not bodies or not _are_aside(bodies)
         changes = self._changes if is_said else []
@@ -201,7 +202,7 @@ class Memory:
             else:
                 entries = await in_thread(self._append, everything)
         except PerdureError as error:
-            if has_arrived and not isinstance(error, UsageError):
+            if has_arrived and not isinstance(error, UsageError | TooLarge):
                 self._unsaved = [*unsaved, *bodies]
             if self._unsaved:
                 kept = _KEPT if has_arrived or not bodies else _KEPT_BEFORE
@@ -243,6 +244,10 @@ class Memory:
     async def live(self) -> list[Entry]:
         """The entries that it is made of."""
         return await in_thread(self.session.live)
+
+    async def has_said(self, message: CustomMessage) -> bool:
+        """Whether it is among what is sent already: an answer to it may have failed."""
+        return any(each.type == "custom_message" and each.body == message for each in await self.live())
 
     def weigh(self, beside: int) -> None:
         """So many tokens are sent beside the messages from now on."""

@@ -28,10 +28,11 @@ from perdure.agent.equipment import Equipment
 from perdure.agent.events import AgentEvent
 from perdure.agent.extensions import Command, CommandContext, Register
 from perdure.agent.hooks import in_words
+from perdure.agent.limits import uncounted
 from perdure.agent.loop import Bench
 from perdure.agent.memory import NO_MARKS, Alongside, Spent
 from perdure.agent.model_choice import ModelChooser, Voice
-from perdure.agent.models import LanguageModel, Model
+from perdure.agent.models import OFFLINE, LanguageModel, Model
 from perdure.agent.models.connections import Connections
 from perdure.agent.models.registry import ModelRegistry
 from perdure.agent.process_origin import AgentMark
@@ -161,10 +162,13 @@ class AgentSession:
                 strategy=self._compaction,
                 summariser=summariser,
                 retry=self._settings.retry,
+                limits=self._settings.limits,
                 equip=self._equipped if self._equipment.has_servers else None,
                 alongside=self._alongside,
             )
             self._agent.note_what_differs(chosen)
+            for each in filter(None, (voice.model, summariser)):
+                self._say_if_uncounted(each.model)
         except BaseException:
             await self.close()
             raise
@@ -309,6 +313,7 @@ class AgentSession:
         """Another model from the next request on, of any provider."""
         voice = self._chooser.choose(model, thinking)
         self.agent.speak_as(voice)
+        self._say_if_uncounted(voice.model.model)
         return voice.model.model
 
     @property
@@ -428,6 +433,10 @@ class AgentSession:
         """The system prompt may be made many times, and a model chosen again."""
         if notice not in self.notices:
             self.notices.append(notice)
+
+    def _say_if_uncounted(self, model: Model) -> None:
+        if model.provider != OFFLINE and (notice := uncounted(model, self._settings.limits)):
+            self._notice_once(notice)
 
     def _environment(self) -> dict[str, str]:
         return environment.for_children(

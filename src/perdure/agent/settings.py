@@ -129,6 +129,25 @@ class Retry(Struct, frozen=True, kw_only=True, rename="camel"):
     max_delay_ms: Count = 60_000
 
 
+class Limits(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where a model is stopped that does not stop by itself. A project can only make them narrower."""
+
+    answer_bytes: Annotated[int, Meta(ge=1024, le=10 * 2**20)] = 8 * 2**20
+    """Of one answer: text, thinking and the arguments of calls. The most is what a session can hold as one
+    entry, even if every character has to be written as an escape."""
+    calls_at_once: Annotated[int, Meta(ge=1, le=1024)] = 8
+    """Of those that only read; others run alone."""
+    calls_in_one_answer: Annotated[int, Meta(ge=1, le=1024)] = 64
+    """Further ones are not run, and the model is told."""
+    turns: Annotated[int, Meta(ge=1, le=1_000_000)] = 200
+    """How often the model is asked for one message of the user's, again after a failure included."""
+    cost: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    """US dollars since a conversation was opened: once they are spent, no model is asked."""
+
+
+USUAL_LIMITS = Limits()
+
+
 class Settings(Struct, frozen=True, kw_only=True, rename="camel"):
     default_model: str = ""
     default_provider: str = ""
@@ -141,6 +160,7 @@ class Settings(Struct, frozen=True, kw_only=True, rename="camel"):
     """When to compact: a number of tokens, or a share of the window (0.8); else what `compaction` says."""
     compaction: Compaction = Compaction()
     retry: Retry = Retry()
+    limits: Limits = Limits()
     prompts: tuple[str, ...] = ()
     """Added to the system prompt."""
     templates: tuple[str, ...] = ()
@@ -211,6 +231,7 @@ def slips(home: str | None = None, *, project: str | None = None) -> list[str]:
             groups += [
                 ("compaction", Compaction, data.get("compaction")),
                 ("retry", Retry, data.get("retry")),
+                ("limits", Limits, data.get("limits")),
                 ("shellEnvironment", ShellEnvironment, data.get("shellEnvironment")),
             ]
             models, servers = data.get("models"), data.get("mcpServers")
@@ -387,9 +408,9 @@ def _path(text: str, folder: str) -> str:
 
 
 def _with_project(users: Any, project: Any) -> Any:
-    """A list of places or prompts is added to, and a model of the user's stays unless the project has one of
-    that name."""
-    both = _merged(users, project)
+    """A list of places or prompts is added to, a model of the user's stays unless the project has one of that
+    name, and no limit becomes wider."""
+    both = _merged(users, project) | {"limits": _narrowed(users.get("limits", {}), project.get("limits", {}))}
     for key in _ADDED:
         both[key] = [*users.get(key, ()), *project.get(key, ())]
     named = {(model.get("provider"), model["id"]) for model in project.get("models", ())}
@@ -409,6 +430,15 @@ def _asks_for_more(data: Any) -> bool:
     """Whether a project wants commands to see more of the user's variables."""
     said = data.get("shellEnvironment") if isinstance(data, dict) else None
     return bool(said.get("allow") or said.get("inherit") == "all" if isinstance(said, dict) else said)
+
+
+def _narrowed(users: dict[str, Any], project: dict[str, Any]) -> dict[str, Any]:
+    usual = {field.encode_name: field.default for field in msgspec.structs.fields(Limits)}
+    both = {**users}
+    for key in usual.keys() & project.keys():
+        given = [each for each in (users.get(key, usual[key]), project[key]) if each is not None]
+        both[key] = min(given, default=None)
+    return both
 
 
 def _merged(users: Any, said: Any) -> Any:

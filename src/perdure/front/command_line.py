@@ -231,6 +231,11 @@ def _value(argument: Argument, text: str) -> Any:
         if not (text.isascii() and text.isdigit() and len(text) < 10):
             raise ValueError(f"{quoted(text)} is not a whole number that is 0 or more")
         return int(text)
+    if argument.kind == "amount":
+        digits = text.replace(".", "", 1)
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 10 and digits.strip("0")):
+            raise ValueError(f"{quoted(text)} is not an amount of dollars that is more than 0, such as 2.50")
+        return float(text)
     if argument.choices and text not in argument.choices:
         near = did_you_mean(text, argument.choices)
         raise ValueError(f"{quoted(text)} is none of {', '.join(argument.choices)}{near}")

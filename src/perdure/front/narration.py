@@ -18,6 +18,7 @@ from perdure.agent.events import (
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,
+    TurnEnd,
     TurnStart,
 )
 from perdure.agent.tools import AgentToolResult
@@ -30,6 +31,7 @@ from perdure.session.entry import Assistant, ToolCall, ToolResult, User
 
 _DIFF_LINES = 20
 _ERROR_LINES = 5
+_NOT_RUN_LINES = 5
 _TAIL = 500
 """Characters of what a tool printed that are looked at for its last line."""
 
@@ -42,6 +44,8 @@ class Narrator:
         self._arguments: dict[str, Any] = {}
         self._waiting: dict[str, ToolCall] = {}
         """Calls of the answer that have not started."""
+        self._not_run = 0
+        """How many of the answer never will."""
         self._draft: Draft | None = None
         """An answer under way that is shown when it has ended."""
         self.is_begun = False
@@ -77,7 +81,13 @@ class Narrator:
                     self._waiting = {call.id: call for call in message.calls}
             case MessageEnd(message=ToolResult(tool_call_id=id)) if id in self._waiting:
                 call = self._waiting.pop(id)
-                face.line(*_call_line(call.name, call.arguments, Styled("not run", "yellow"), face.columns))
+                self._not_run += 1
+                if self._not_run <= _NOT_RUN_LINES:
+                    face.line(
+                        *_call_line(call.name, call.arguments, Styled("not run", "yellow"), face.columns)
+                    )
+            case TurnEnd(tool_results=results) if self._not_run:
+                self._say_what_was_not_run(results[-1].text)
             case ToolExecutionStart(tool_call_id=id, tool_name=name, args=arguments):
                 self._waiting.pop(id, None)
                 self._arguments[id] = arguments
@@ -111,6 +121,11 @@ class Narrator:
             self._draft = None
         self._face.end_of_answer()
         self._face.doing("")
+
+    def _say_what_was_not_run(self, why: str) -> None:
+        more, self._not_run = self._not_run - _NOT_RUN_LINES, 0
+        if more > 0:
+            self._face.line(Styled(f"▸ and {counted(more, 'more call')}: {one_line(why)}", "yellow"))
 
     def _tell_what_runs(self) -> None:
         self._face.running([*self._running.values()])

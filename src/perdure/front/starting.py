@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 from perdure import config
 from perdure.agent.models import Model
@@ -36,10 +37,16 @@ def in_directory(wanted: str) -> str:
     return config.here()
 
 
+def settings_of(options: SimpleNamespace) -> dict[str, Any]:
+    """What the options say in place of the user's settings."""
+    return {"limits": {"cost": options.max_cost}} if options.max_cost is not None else {}
+
+
 def agent_of(options: SimpleNamespace, cwd: str, *, trusted: bool) -> AgentSession:
     """As the options want it, in that directory."""
     return AgentSession(
         cwd=cwd,
+        settings=settings_of(options),
         tools=_tools(options),
         system_prompt=_text_or_file(options.system_prompt),
         append_system_prompt=[_text_or_file(each) or "" for each in options.append_system_prompt],

@@ -257,3 +257,17 @@ def test_no_event_is_too_odd(said):
         except (ValueError, ModelError):
             return
     assert len([*reader.end()]) <= 1
+
+
+def test_no_more_than_one_input_waits_for_the_end_of_its_call():
+    """Else a server that begins many calls and ends none would fill the memory, unmeasured."""
+    given = [{"command": str(at)} for at in range(3)]
+    calls = [
+        start(at, type="tool_use", id=f"t{at}", name="bash", input=each) for at, each in enumerate(given)
+    ]
+    reader = PROTOCOL.reader(claude())
+    pieces = [[*reader.feed("", json.dumps(each))] for each in calls]
+    assert [sum(len(getattr(each, "text", "")) for each in made) for made in pieces] == [0, 15, 15]
+    whole = sse(BEGINNING, *calls, stop(0), stop(2), *ending("tool_use"))
+    answer = read(claude(), PROTOCOL.reader(claude()), whole)
+    assert [call.arguments for call in answer.message.calls] == given

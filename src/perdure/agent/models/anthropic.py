@@ -309,6 +309,7 @@ class _Reader:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._open: dict[int, _Open] = {}
+        self._last: _Open | None = None
         self._begun = 0
         self._counts: dict[str, int] = {}
         self._reason = ""
@@ -322,7 +323,9 @@ class _Reader:
             case "message_start":
                 self._count(_object(said, "message"))
             case "content_block_start":
-                return self._start(_index(said), _object(said, "content_block"))
+                # Of one call at a time: else a server that ends none of them would fill the memory.
+                rest = self._input_of(self._last)
+                return (*rest, *self._start(_index(said), _object(said, "content_block")))
             case "content_block_delta":
                 return self._grow(_index(said), _object(said, "delta"))
             case "content_block_stop":
@@ -347,7 +350,7 @@ class _Reader:
         if kind is None:
             self._open.pop(at, None)
             return ()
-        opened = self._open[at] = _Open(self._begun, kind, block.get("input"))
+        opened = self._open[at] = self._last = _Open(self._begun, kind, block.get("input"))
         self._begun += 1
         if block["type"] == "redacted_thinking":
             return (Piece(opened.index, kind, signature=_string(block, "data"), redacted=True),)
@@ -374,10 +377,14 @@ class _Reader:
         return (more,)
 
     def _stop(self, at: int) -> Iterable[Piece]:
-        opened = self._open.pop(at, None)
+        return self._input_of(self._open.pop(at, None))
+
+    def _input_of(self, opened: _Open | None) -> Iterable[Piece]:
+        """What a call was begun with, once."""
         if opened is None or not opened.input:
             return ()
-        return (Piece(opened.index, "toolCall", json_text(opened.input)),)
+        whole, opened.input = json_text(opened.input), None
+        return (Piece(opened.index, "toolCall", whole),)
 
     def _count(self, said: _Block) -> None:
         """Later figures are totals too, and need not be all of them."""

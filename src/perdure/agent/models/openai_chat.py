@@ -193,7 +193,8 @@ class ChatReader:
         self._model = model
         self._blocks = 0
         self._saying: tuple[str, int] = ("", -1)
-        self._calls: list[_OpenCall] = []
+        self._last_call: _OpenCall | None = None
+        self._by_id: dict[str, _OpenCall] = {}
         self._at: dict[int, _OpenCall] = {}
         self._reason: Literal["stop", "length", "toolUse"] | None = None
         self._usage = Usage()
@@ -254,7 +255,8 @@ class ChatReader:
         if call is None:
             call = _OpenCall(self._begin(), id or f"call_{uuid4().hex[:24]}", name)
             self._saying = ("", -1)
-            self._calls.append(call)
+            self._last_call = call
+            self._by_id.setdefault(call.id, call)
             if isinstance(delta.get("index"), int):
                 self._at[delta["index"]] = call
             return Piece(call.index, "toolCall", text, id=call.id, name=name)
@@ -268,13 +270,12 @@ class ChatReader:
 
         There are servers that give every call the number 0, none at all, or no id.
         """
-        known = next((call for call in self._calls if id and call.id == id), None)
-        if known:
+        if known := self._by_id.get(id):
             return known
         if isinstance(index, int):
             call = self._at.get(index)
             return None if call and id and name and call.name else call
-        return None if name or not self._calls else self._calls[-1]
+        return None if name else self._last_call
 
     def _ended(self, reason: Any, data: str) -> None:
         if not reason:

@@ -38,6 +38,8 @@ from perdure.session.record import dumps, without_huge_numbers
 if TYPE_CHECKING:
     from perdure.agent.extensions import Api
 
+MOST_BESIDE = 16 * 2**20
+"""Bytes of details, and of images, in one result: a session could not hold much more."""
 BUILT_IN = {
     name: f"perdure.agent.tools.{name}:{name.upper()}"
     for name in ("read", "bash", "edit", "write", "grep", "find", "ls")
@@ -127,8 +129,8 @@ def result_of(given: Any) -> AgentToolResult:
         raise TypeError(f"a tool returns an AgentToolResult or text, not {type(given).__name__}")
     if not all(isinstance(block, Text | Image) for block in given.content):
         raise TypeError("the content of a result is text, or a list of Text and Image")
-    if given.details is not UNSET:
-        dumps(given.details)  # what cannot be kept is no result
+    if given.details is not UNSET and len(dumps(given.details)) > MOST_BESIDE:  # or no result: it raises
+        return msgspec.structs.replace(given, details=UNSET)
     return given
 
 

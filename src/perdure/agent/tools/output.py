@@ -13,11 +13,12 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from perdure.agent.tools import AgentToolResult
+from perdure.agent.tools import MOST_BESIDE, AgentToolResult
 from perdure.session.entry import Image, Text
 
 LINES = 2000
 BYTES = 50 * 1024
+_CERTAINLY_FIT = BYTES // 4  # characters: none has more bytes
 _REMARK_LINES = 20
 _REMARK_BYTES = 8 * 1024  # it may name a file, by a path of 4 KB
 
@@ -67,13 +68,30 @@ def tail(text: str, *, lines: int = LINES, size: int = BYTES) -> Bounded:
 def within_limits(result: AgentToolResult) -> AgentToolResult:
     """The first lines of a result that has more than a model gets to read; any other as it is.
 
-    Its images and details stay. A tool's own remark may go beyond the limits, so that nothing is cut twice.
+    Its details stay, and as many images as a session can hold. A tool's own remark may go beyond the limits,
+    so that nothing is cut twice.
     """
+    if len(result.content) == 1 and isinstance(only := result.content[0], Text):
+        certainly_fits = len(only.text) <= _CERTAINLY_FIT and only.text.count("\n") < LINES
+        if certainly_fits:
+            return result
+    images = [block for block in result.blocks if isinstance(block, Image)]
+    if sum(len(image.data) for image in images) > MOST_BESIDE:
+        result = replace(result, content=[*_with_first_images(result.blocks)])
     texts = [block.text for block in result.blocks if isinstance(block, Text)]
     lines, size = sum(map(count_lines, texts)), sum(len(_bytes(text)) for text in texts)
     if lines <= LINES + _REMARK_LINES and size <= BYTES + _REMARK_BYTES:
         return result
     return replace(result, content=[*_first(result.blocks, lines, size)])
+
+
+def _with_first_images(blocks: Iterable[Text | Image]) -> Iterator[Text | Image]:
+    left = MOST_BESIDE
+    for block in blocks:
+        if isinstance(block, Image):
+            left -= len(block.data)
+        is_left_out = isinstance(block, Image) and left < 0
+        yield Text("[an image is left out: this result has more than can be kept]") if is_left_out else block
 
 
 def _first(blocks: Iterable[Text | Image], total_lines: int, total_size: int) -> Iterator[Text | Image]:

@@ -33,7 +33,8 @@ class Argument(
     """`--limit`, `-o/--output`, or, for what stands alone, `id`."""
     help: str
     kind: str
-    """`flag`, `text` or `number`; `perhaps`, for an option whose text may be left out."""
+    """`flag`, `text`, `number` or `amount`, which is of dollars; `perhaps`, for an option whose text may be
+    left out."""
     default: Any
     choices: tuple[str, ...]
     """All it may be, if that is known."""
@@ -78,6 +79,13 @@ class Command(namedtuple("Command", "name runs summary arguments examples")):
 JSON = Argument("--json", "answer with JSON, for programs", "flag", False)
 MODEL = Argument(
     "-m/--model", "which model: provider/id[:thinking]; see `pi models`", metavar="MODEL", completes="model"
+)
+MAX_COST = Argument(
+    "--max-cost",
+    "ask no model any more when a conversation has cost so much since it was opened",
+    "amount",
+    None,
+    metavar="DOLLARS",
 )
 _ALL = Argument("--all", "of all projects, not only of this directory", "flag", False)
 _PROGRAM = Argument(
@@ -329,6 +337,7 @@ TALK = Command(
         Argument(
             "--thinking", f"how hard it thinks: {', '.join(_THINKING)}", choices=_THINKING, metavar="LEVEL"
         ),
+        MAX_COST,
         Argument("-c/--continue", "go on with this project's newest session", "flag", False),
         Argument(
             "-r/--resume",

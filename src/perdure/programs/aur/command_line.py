@@ -15,6 +15,7 @@ HELP = """\
 Aurora, of Perdure {version}: agents, spawned and talked to turn after turn.
 
 usage: {name} spawn [-i] [--agent NAME] [--session NAME] [--resume [ID]] [-m MODEL]
+                 [--max-cost DOLLARS]
        {name} spawn --list-sessions [--agent NAME] [--status S] [--limit N]
                     [--json]
        {name} spawn --delete-session ID [--yes]

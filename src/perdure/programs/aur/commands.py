@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import namedtuple
 
 from perdure.errors import UsageError
-from perdure.front.commands import JSON, MODEL, Argument, Command
+from perdure.front.commands import JSON, MAX_COST, MODEL, Argument, Command
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ SPAWN = Command(
             left_out=NEWEST,
         ),
         MODEL,
+        MAX_COST,
         Argument("--list-sessions", "list sessions, the last active first", "flag", False),
         Argument(
             "--status",
@@ -84,7 +85,7 @@ class Action(namedtuple("Action", "runs takes")):
     """The options that mean something to it."""
 
 
-TALK = Action(SPAWN.runs, ("interactive", "agent", "session", "resume", "model"))
+TALK = Action(SPAWN.runs, ("interactive", "agent", "session", "resume", "model", "max_cost"))
 ACTIONS = {
     "list_sessions": Action(
         "perdure.programs.aur.listing:list_sessions", ("agent", "status", "limit", "json")

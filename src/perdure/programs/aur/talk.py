@@ -162,7 +162,8 @@ class Aurora(OwnProfile):
     # --- who answers -------------------------------------------------------------------------------------
 
     def agent(self, meant: Meant, cwd: str, *, trusted: bool) -> AgentSession:
-        return AgentSession(cwd=cwd, compaction=self.budget.window, trusted=trusted)
+        settings = starting.settings_of(self.options)
+        return AgentSession(cwd=cwd, settings=settings, compaction=self.budget.window, trusted=trusted)
 
     async def prepare(self, conversation: Conversation) -> None:
         await super().prepare(conversation)

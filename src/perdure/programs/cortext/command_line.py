@@ -11,7 +11,7 @@ NAME = "cortext"
 HELP = """\
 Cortext, of Perdure {version}: conversations that live in a workspace, in git.
 
-usage: {name} [-m MODEL]
+usage: {name} [-m MODEL] [--max-cost DOLLARS]
        {name} COMMAND [...]
 
 {options}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.front.commands import JSON, MODEL, Argument, Command
+from perdure.front.commands import JSON, MAX_COST, MODEL, Argument, Command
 
 FIRST_PROMPT: dict[str, tuple[str, ...]] = {
     "claude": (),
@@ -30,7 +30,7 @@ ALONE = Command(
     "",
     "perdure.programs.cortext.talk:alone",
     "a shell in which conversations are begun, resumed and completed",
-    (MODEL, _NO_COMMIT),
+    (MODEL, MAX_COST, _NO_COMMIT),
     ("cortext",),
 )
 COMMANDS = {
@@ -66,6 +66,7 @@ COMMANDS = {
                 ),
                 Argument("title", "what it is about", metavar="TITLE", many=True),
                 MODEL,
+                MAX_COST,
                 _NO_COMMIT,
             ),
             ("cortext start brainstorm API design", "cortext start debug 'Tokens expire too early'"),
@@ -100,6 +101,7 @@ COMMANDS = {
                 ),
                 Argument("--force", "also if it was marked complete", "flag", False),
                 MODEL,
+                MAX_COST,
                 _NO_COMMIT,
                 JSON,
             ),

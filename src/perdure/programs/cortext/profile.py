@@ -16,7 +16,7 @@ from perdure.agent.places import REGISTERED
 from perdure.agent.session import AgentSession
 from perdure.agent.trust import Trust
 from perdure.errors import PerdureError, UsageError
-from perdure.front import opening, recalling, signals, slash
+from perdure.front import opening, recalling, signals, slash, starting
 from perdure.front.autosave import Timer
 from perdure.front.conversation import Conversation
 from perdure.front.opening import Meant
@@ -206,7 +206,12 @@ class Cortext(OwnProfile):
     # --- who answers -------------------------------------------------------------------------------------
 
     def agent(self, meant: Meant, cwd: str, *, trusted: bool) -> AgentSession:
-        return AgentSession(cwd=cwd, system_prompt=self.instructions(meant.header), trusted=trusted)
+        return AgentSession(
+            cwd=cwd,
+            settings=starting.settings_of(self.options),
+            system_prompt=self.instructions(meant.header),
+            trusted=trusted,
+        )
 
     async def prepare(self, conversation: Conversation) -> None:
         await super().prepare(conversation)

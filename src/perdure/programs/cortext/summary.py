@@ -7,8 +7,12 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 
-from perdure.agent.models import OFFLINE, LanguageModel, Piece, Request
+from perdure.agent.agent import Agent
+from perdure.agent.draft import priced
+from perdure.agent.limits import AnswerRoom
+from perdure.agent.models import OFFLINE, Finished, Request
 from perdure.agent.models.offline.summary import where_it_stopped
+from perdure.agent.settings import Limits
 from perdure.agent.transcript import render
 from perdure.errors import PerdureError
 from perdure.front.conversation import Conversation
@@ -17,6 +21,8 @@ from perdure.session.entry import AnyMessage, User
 WITHIN = 10.0
 """Seconds."""
 _MOST = 300
+_MOST_READ = 2**20
+"""Bytes of the model's answer, of which the beginning is wanted."""
 _ROOM = 4000
 """Tokens of the conversation that a model is shown for it."""
 _ASKED = (
@@ -28,10 +34,11 @@ _ASKED = (
 async def of(conversation: Conversation, hurried: asyncio.Event) -> str:
     """`hurried` says that nobody wants to wait for the model."""
     messages = await conversation.agent.agent.memory.sent()
-    model = conversation.agent.agent.voice.model
+    agent = conversation.agent.agent
+    model = agent.voice.model
     said = ""
-    if model.model.provider != OFFLINE and not hurried.is_set():
-        asked = asyncio.ensure_future(_asked(model, messages))
+    if model.model.provider != OFFLINE and not agent.run.is_over(agent.memory.cost) and not hurried.is_set():
+        asked = asyncio.ensure_future(_asked(agent, messages))
         waited = asyncio.ensure_future(hurried.wait())
         await asyncio.wait((asked, waited), timeout=WITHIN, return_when=asyncio.FIRST_COMPLETED)
         for each in (asked, waited):
@@ -41,13 +48,20 @@ async def of(conversation: Conversation, hurried: asyncio.Event) -> str:
     return one_paragraph(said) or one_paragraph(where_it_stopped(messages))
 
 
-async def _asked(model: LanguageModel, messages: Sequence[AnyMessage]) -> str:
+async def _asked(agent: Agent, messages: Sequence[AnyMessage]) -> str:
     request = Request(messages=[User(f"{render(messages, _ROOM)}\n\n{_ASKED}")], max_tokens=_MOST)
     pieces: list[str] = []
+    model, room = agent.voice.model, AnswerRoom(Limits(answer_bytes=_MOST_READ))
     async with aclosing(model.stream(request)) as answer:
         async for piece in answer:
-            if isinstance(piece, Piece) and piece.kind == "text":
-                pieces.append(piece.text)
+            if isinstance(piece, Finished):
+                agent.memory.cost += priced(piece.usage, model.model.cost)["cost"]["total"]
+                break
+            taken = room.take(piece)
+            if taken is not None and taken.kind == "text":
+                pieces.append(taken.text)
+            if room.is_full:
+                break
     return "".join(pieces)
 
 

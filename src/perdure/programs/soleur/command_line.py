@@ -12,7 +12,7 @@ HELP = """\
 Soleur, of Perdure {version}: a sparring partner that asks hard questions.
 
 usage: {name} [spar] [-s ID] [--fresh] [--context FILE | --no-context]
-              [--project NAME] [-m MODEL]
+              [--project NAME] [-m MODEL] [--max-cost DOLLARS]
        {name} COMMAND [...]
 
 {options}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.front.commands import JSON, MODEL, Argument, Command
+from perdure.front.commands import JSON, MAX_COST, MODEL, Argument, Command
 
 _ID = Argument("id", "a session: its id, or the beginning of it", metavar="ID", completes="id:soleur")
 
@@ -28,6 +28,7 @@ COMMANDS = {
                 Argument("--no-context", "do not ask whether to attach README.md", "flag", False),
                 _PROJECT._replace(name="--project", help="talk about this project, wherever you are"),
                 MODEL,
+                MAX_COST,
             ),
             ("soleur", "soleur spar --fresh", "soleur spar -s 8c2e", "soleur --project api-server"),
         ),
@@ -42,7 +43,7 @@ COMMANDS = {
             "load",
             "perdure.programs.soleur.talk:load",
             "go on with a session",
-            (_ID, MODEL),
+            (_ID, MODEL, MAX_COST),
             ("soleur load 8c2e",),
         ),
         Command(

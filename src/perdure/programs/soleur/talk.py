@@ -56,8 +56,8 @@ def spar(options: SimpleNamespace, out: Output) -> int:
 
 
 def load(options: SimpleNamespace, out: Output) -> int:
-    given = SimpleNamespace(session=options.id, fresh=False, model=options.model)
-    return spar(SimpleNamespace(**vars(given), project=None, context=None, no_context=False), out)
+    given = {"session": options.id, "model": options.model, "max_cost": options.max_cost}
+    return spar(SimpleNamespace(**given, fresh=False, project=None, context=None, no_context=False), out)
 
 
 def _slash(
@@ -206,6 +206,7 @@ class Soleur(OwnProfile):
 
         agent = AgentSession(
             cwd=cwd,
+            settings=starting.settings_of(self.options),
             tools=[],
             system_prompt=self._prompt,
             trusted=trusted,

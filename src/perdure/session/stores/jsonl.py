@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from itertools import islice
 from typing import Self
 
-from perdure.errors import Conflict, NotSaved, Unreadable
+from perdure.errors import Conflict, NotSaved, TooLarge, Unreadable
 from perdure.session import ids, tree
 from perdure.session.entry import Entry
 from perdure.session.findings import MOST
@@ -215,7 +215,7 @@ class JsonlStore(FileStore):
         longest = max(map(len, texts), default=0)
         if longest > lines.LONGEST:
             size, most = longest >> 20, lines.LONGEST >> 20
-            raise NotSaved(ref.path, f"an entry of {size} MB is longer than a line may be ({most} MB)")
+            raise TooLarge(ref.path, f"an entry of {size} MB is longer than a line may be ({most} MB)")
         if first is not None:
             texts.insert(0, first)
         texts.append(b"")

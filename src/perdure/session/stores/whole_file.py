@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from weakref import WeakValueDictionary
 from zlib import crc32
 
-from perdure.errors import Conflict, LargeDocument, NotSaved, PerdureError, Unreadable
+from perdure.errors import Conflict, LargeDocument, NotSaved, PerdureError, TooLarge, Unreadable
 from perdure.session import ids
 from perdure.session.entry import Entry, decode, meaning
 from perdure.session.stores import (
@@ -447,7 +447,7 @@ def _checked(ref: Found, entries: Sequence[Entry]) -> Sequence[Entry]:
 def _printed(store: WholeFileStore, ref: Found, document: Document) -> bytes:
     text = store.print(document, ids.stamp(ids.now()))
     if len(text) > LARGEST:
-        raise NotSaved(
+        raise TooLarge(
             ref.path, f"it would have {len(text) >> 20} MB, and more than {LARGEST >> 20} are not read"
         )
     return text
