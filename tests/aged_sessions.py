@@ -5,6 +5,7 @@ import os
 from datetime import datetime
 from pathlib import Path
 
+from perdure import config
 from perdure.session import ids
 from perdure.session.layouts import Home
 from perdure.session.stores import Found
@@ -45,6 +46,14 @@ class Sessions:
     def ids(self) -> list[str]:
         """Of those that are there."""
         return sorted(each.id for each in self.store.list())
+
+
+def remember(when: datetime, *, agreed: bool = True) -> Path:
+    """As if a clean-up had last looked at the clock then."""
+    path = Path(config.cache("last-seen"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{ids.stamp(when)} {'agreed' if agreed else 'alone'}\n")
+    return path
 
 
 def touch(path: str | Path, when: float) -> None:

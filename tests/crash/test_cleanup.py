@@ -9,6 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.crash.cleaning import EVENTS, FAULTS, World
+from tests.crash.clocks import Months
 from tests.crash.killing import alone
 from tests.effort import ALL_KILLS, KILLS, some
 
@@ -26,13 +27,30 @@ def test_r17_no_session_is_removed_wrongly_and_every_removed_one_comes_back(tmp_
         assert counted[kind] > 0, f"no world had this in it: {kind}"
 
 
+def test_r17_no_clock_alone_removes_anything_for_good(tmp_path, seed):
+    """What the trash has had for long goes only by a clock that a time of the month before agrees with. By a
+    right clock it goes at last."""
+    counted = alone(start_many, folder=str(tmp_path), seed=seed, runs=some(60, everything=KILLS))
+    print(counted)
+    for kind in ("gone", "kept by a clock alone", "leaps told"):
+        assert counted[kind] > 0, f"no world had this in it: {kind}"
+
+
+def start_many(folder: str, seed: int, runs: int) -> dict[str, int]:
+    return _run_many(Months, folder, seed, runs)
+
+
 def clean_many(folder: str, seed: int, runs: int) -> dict[str, int]:
+    return _run_many(World, folder, seed, runs)
+
+
+def _run_many(kind: type[World] | type[Months], folder: str, seed: int, runs: int) -> dict[str, int]:
     counted: Counter[str] = Counter()
     random = Random(seed)
     with patch("os.fsync"), patch("os.fdatasync"):  # no power is cut here
         for _ in range(runs):
             number = random.getrandbits(32)
-            world = World(Path(folder, "home"), number)
+            world = kind(Path(folder, "home"), number)
             try:
                 counted.update(world.run())
             except BaseException as error:

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import chdir
-from datetime import timedelta
+from datetime import datetime, timedelta, tzinfo
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from perdure.session.stores.file_store import FileStore
 from perdure.session.stores.lock import Lock
 from perdure.session.trash_note import NOTE
 from tests import processes
-from tests.aged_sessions import Sessions, turn
+from tests.aged_sessions import Sessions, remember, turn
 from tests.programs.started import aur
 
 __all__ = ["aur"]
@@ -33,6 +33,7 @@ SET_ASIDE = (
     "Set aside 1 session that nobody used for 30 days; `pi sessions trash` lists them, "
     "`pi sessions restore ID` brings one back\n"
 )
+GONE = "Deleted 1 session for good, after over 30 days in the trash\n"
 CUT_SHORT = (
     "A clean-up of old sessions was cut short; it may have set some aside: " + SET_ASIDE.partition("; ")[2]
 )
@@ -44,6 +45,7 @@ def sessions(home) -> Sessions:
     found = Sessions(home / ".aurora")
     found.write("session-aaa", OLD, turn(OLD))
     found.write("session-bbb", NOW, turn(NOW))
+    remember(NOW - timedelta(hours=1))
     return found
 
 
@@ -89,8 +91,9 @@ except ChildProcessError:
 def test_aur_09_old_sessions_are_set_aside_beside_the_next_start_and_that_is_said_once(
     aur, sessions, home, monkeypatch
 ):
-    """Detached: a session of its own without a terminal, nothing inherited, in nobody's directory, least
-    important, nobody's child, one at a time. What the trash has had for 30 days goes for good."""
+    """Detached: a session of its own without a terminal, nothing inherited, no keys, in nobody's directory,
+    least important, nobody's child, one at a time. What the trash has had for 30 days goes for good, as is
+    said."""
     config = configure(sessions)
     forgotten = sessions.store.delete(sessions.write("session-ccc", OLD))
     note = Path(sessions.home.path, "trash", forgotten.folder, NOTE)
@@ -131,7 +134,7 @@ def test_aur_09_old_sessions_are_set_aside_beside_the_next_start_and_that_is_sai
     assert sessions.ids == ["session-bbb"]
     assert [each.id for each in trash.listed(sessions.home.path)] == ["session-aaa"]
     said, again = aur.within(*LIST), aur.within(*LIST)
-    assert (said.err, again.err) == (SET_ASIDE, "")
+    assert (said.err, again.err) == (SET_ASIDE + GONE, "")
     assert said.out == again.out
 
 
@@ -305,3 +308,92 @@ def test_aur_09_what_several_runs_did_is_all_said(aur, sessions):
     background.clean_up("")
     config.unlink()
     assert aur.within(*LIST).err == SET_ASIDE + SET_ASIDE.replace("1 session", "2 sessions") + SET_ASIDE
+
+
+# --- clocks that are wrong ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def leap(monkeypatch) -> Callable[[float], None]:
+    """Sets the clock so many days ahead of the right one, or behind it."""
+
+    def leap(days: float) -> None:
+        class Wrong(datetime):
+            @classmethod
+            def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+                return datetime.now(tz) + timedelta(days=days)
+
+        monkeypatch.setattr(ids, "datetime", Wrong)
+
+    return leap
+
+
+def trashed(sessions: Sessions) -> list[str]:
+    return sorted(each.id for each in trash.listed(sessions.home.path))
+
+
+def test_aur_09_one_start_with_a_clock_a_year_ahead_removes_nothing_and_that_is_said_once(
+    aur, sessions, leap
+):
+    """Neither from the trash nor into it. The line has both dates, and the command for those whose clock is
+    right. Back in the right year, all goes on as before, a day later."""
+    config = configure(sessions)
+    sessions.store.delete(sessions.write("session-ccc", NOW))
+    leap(365)
+    for _ in range(3):
+        background.clean_up("")
+    assert (sessions.ids, trashed(sessions)) == (["session-aaa", "session-bbb"], ["session-ccc"])
+    config.unlink()
+    said, again = aur.within(*LIST), aur.within(*LIST)
+    assert f"{NOW:%Y-%m-%d}" in said.err
+    assert f"{NOW + timedelta(days=365):%Y-%m-%d}" in said.err
+    assert "`pi sessions trash --empty --days 30`" in said.err
+    assert (said.err.count("\n"), again.err) == (1, "")
+    configure(sessions)
+    leap(0)
+    background.clean_up("")
+    assert (sessions.ids, trashed(sessions)) == (["session-aaa", "session-bbb"], ["session-ccc"])
+    leap(1.1)
+    background.clean_up("")
+    assert (sessions.ids, trashed(sessions)) == (["session-bbb"], ["session-aaa", "session-ccc"])
+    config.unlink()
+    assert aur.within(*LIST).err == SET_ASIDE
+
+
+def test_aur_09_after_two_months_away_the_clean_up_goes_on_the_next_day(aur, sessions, leap):
+    config = configure(sessions)
+    sessions.store.delete(sessions.write("session-ccc", NOW))
+    for days in (60, 60.9):
+        leap(days)
+        background.clean_up("")
+        assert trashed(sessions) == ["session-ccc"]
+    leap(61.1)
+    background.clean_up("")
+    assert trashed(sessions) == ["session-aaa", "session-bbb"]
+    config.unlink()
+    lines = aur.within(*LIST).err.splitlines(keepends=True)
+    assert lines[1:] == [SET_ASIDE.replace("1 session", "2 sessions"), GONE]
+
+
+def test_aur_09_a_clean_up_of_the_trash_that_is_killed_is_said_to_have_been_cut_short(
+    aur, sessions, leap, monkeypatch
+):
+    """Before the first goes for good, that it may have is written down."""
+    config = configure(sessions)
+    sessions.store.delete(sessions.write("session-ccc", NOW))
+    remember(NOW + timedelta(days=31, hours=-1))
+    leap(31)
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as dying:
+        dying.setattr("perdure.session.stores.folders.remove_tree", killed)
+        with pytest.raises(Killed):
+            background.clean_up("")
+    config.unlink()
+    *_, last = aur.within(*LIST).err.splitlines()
+    assert last.startswith("A clean-up of the trash was cut short")

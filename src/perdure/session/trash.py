@@ -207,10 +207,12 @@ def expire(
     days: float = DAYS,
     now: ids.Clock = ids.now,
     keep: Callable[[Trashed], bool] = lambda _: False,
+    before: Callable[[], object] = lambda: None,
     private: bool = True,
 ) -> list[Trashed]:
     """Delete for good what was deleted more than `days` ago. What does not say when, or says it will be, is
-    kept, and what `keep` wants. Returns what is gone; what cannot be deleted is left for the next time."""
+    kept, and what `keep` wants. Returns what is gone; what cannot be deleted is left for the next time.
+    `before` is called before the first goes, and where it raises, all is kept."""
     if not days >= 0:
         raise UsageError(f"days is a number that is not negative, not {days!r}")
     today = now()
@@ -222,11 +224,15 @@ def expire(
         age = (today - deleted) / timedelta(days=1)
         return age > days or age == days == 0
 
-    return remove_for_good(home, is_over, private=private)
+    return remove_for_good(home, is_over, before=before, private=private)
 
 
 def remove_for_good(
-    home: str, chosen: Callable[[Trashed], bool] = lambda _: True, *, private: bool = True
+    home: str,
+    chosen: Callable[[Trashed], bool] = lambda _: True,
+    *,
+    before: Callable[[], object] = lambda: None,
+    private: bool = True,
 ) -> list[Trashed]:
     """Delete for good what is chosen, or all there is, whatever its age. Returns what is gone.
 
@@ -236,6 +242,8 @@ def remove_for_good(
         return []
     with _changing(home, private):
         found = [each for each in listed(home) if chosen(each) and not _is_half_deleted(home, each)]
+        if found:
+            before()
         going: dict[str, Trashed | None] = {each.folder: each for each in found}
         going |= {name: None for name in files.names(home, TRASH) if is_left_over(home, name)}
         dying = []

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from msgspec import UNSET
 from perdure.agent import supervisor, supervisor_process
 from perdure.agent.tools import BadArguments, ToolContext, bash, checked, processes
 from perdure.agent.tools.bash import BASH
+from perdure.session import ids
+from tests.aged_sessions import remember
 from tests.needs import needs_tool
 
 CANCELS = max(30, int(os.environ.get("PERDURE_KILLS") or 0) // 10)
@@ -187,6 +190,7 @@ async def test_pi_14_the_limits_of_the_timeout_are_in_the_description_and_in_the
 
 async def test_pi_07_a_log_that_was_written_lets_old_ones_expire(logs):
     """In a thread, when the call is over."""
+    remember(ids.now() - timedelta(hours=1))
     old = logs / "perdure-bash-old" / "output.log"
     old.parent.mkdir()
     old.touch()

@@ -4,17 +4,21 @@ import os
 import stat
 import tempfile
 import time
+from datetime import timedelta
 
 import pytest
 
 from perdure.agent.tools import bash_log
+from perdure.session import ids
+from tests.aged_sessions import remember
 
 DAY = 24 * 3600
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """The system's folder for temporary files."""
+    """The system's folder for temporary files; and a clock that was right before."""
+    remember(ids.now() - timedelta(hours=1))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
@@ -46,6 +50,20 @@ def test_pi_07_logs_go_after_seven_days(folder):
     log("young", folder, days=6.99)
     bash_log.expire()
     assert names(folder) == ["young"]
+
+
+def test_pi_07_a_clock_that_leapt_lets_no_log_expire_until_the_next_day(folder):
+    """But for those that are too much together."""
+    log("old", folder, days=8)
+    log("large", folder, days=9, size=2 * bash_log.MOST_BYTES)
+    remember(ids.now() - timedelta(days=31))
+    bash_log.expire()
+    assert names(folder) == ["old"]
+    bash_log.expire()
+    assert names(folder) == ["old"]
+    remember(ids.now() - timedelta(days=2), agreed=False)
+    bash_log.expire()
+    assert names(folder) == []
 
 
 def test_pi_07_of_more_than_a_gigabyte_the_oldest_go(folder):

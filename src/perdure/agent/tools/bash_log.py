@@ -2,12 +2,13 @@
 
 Each is alone in a folder of the system's for temporary files, made under a name that nobody can foresee. That
 place is shared: a folder of another user, or a link to one, is never looked into, whatever its name. Logs go
-after seven days, and the oldest before that when all together have more than 1 GB; never one that a process
-is writing, which holds its lock.
+after seven days, if the clock is believed, and the oldest before that when all together have more than 1 GB;
+never one that a process is writing, which holds its lock.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -48,20 +49,29 @@ def expire_in_thread() -> None:
     threading.Thread(target=expire, daemon=True, name="bash logs").start()
 
 
-def expire(folder: str = "", *, now: float | None = None) -> None:
+def expire(folder: str = "") -> None:
     if os.name != "posix":
         return
     if not folder:
         import tempfile
 
         folder = tempfile.gettempdir()
-    oldest = (time.time() if now is None else now) - KEPT_FOR_S
+    logs = sorted(_logs(folder), reverse=True)
+    oldest = time.time() - KEPT_FOR_S
+    if any(log.changed < oldest for log in logs) and not _is_clock_believed():
+        oldest = -math.inf
     size = 0
-    for log in sorted(_logs(folder), reverse=True):
+    for log in logs:
         size += log.size
         if log.changed < oldest or size > MOST_BYTES:
             with suppress(OSError):
                 _remove(log.folder)
+
+
+def _is_clock_believed() -> bool:
+    from perdure.session import last_seen  # few start with logs that are old
+
+    return last_seen.judge_clock().is_believed
 
 
 class _Log(NamedTuple):

@@ -1,6 +1,7 @@
 """The clean-up that happens by itself, where the user's own config.json asks for it: at every start, in a
 process of its own, one at a time. What it did is said at the next start, once; also that one was cut short,
-for that is written down before the first session is moved.
+for that is written down before the first session is moved or deleted. Where the clock is not believed
+(session/last_seen.py), nothing is removed.
 
 A start pays for looking whether the setting is there, and for two forks; whether it can be obeyed, and all
 else, is found out by the process that does the work. That one belongs to nobody: it has no terminal, no
@@ -20,6 +21,7 @@ from perdure.session.layouts import LAYOUTS, Home, home_of, homes
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from perdure.front.output import Output
     from perdure.session.stores.lock import Lock
@@ -29,6 +31,7 @@ _LOCK = os.path.join("locks", "cleanup~.lock")
 _REPORT = "cleanup.report"
 _BACK = "`pi sessions trash` lists them, `pi sessions restore ID` brings one back"
 _CUT_SHORT = f"A clean-up of old sessions was cut short; it may have set some aside: {_BACK}"
+_TRASH_CUT_SHORT = "A clean-up of the trash was cut short; what was in it for over 30 days may be gone"
 _ASKED = settings.EXPIRY_DAYS.rpartition(".")[2].encode()
 _MOST = 1 << 20
 _LEAST_PRIORITY = 19
@@ -181,13 +184,18 @@ def clean_up(*about: str) -> None:
 
 
 def _clean_up(about: "Sequence[str]") -> None:
-    from perdure.session import expiry
+    from perdure.session import expiry, last_seen
 
     home = Home("aurora", home_of("aurora"))
     unsaid = _reported()
     days, wrong = _wanted_days()
     if days is None:
         _leave_report(unsaid, [], [f"No session is cleaned up: {each}" for each in wrong])
+        return
+    clock = last_seen.judge_clock()
+    if clock.leapt_from:
+        _leave_report(unsaid, [], [_told_leap(clock.leapt_from)])
+    if not clock.is_believed:
         return
     is_noted = False
 
@@ -200,8 +208,13 @@ def _clean_up(about: "Sequence[str]") -> None:
     done = expiry.clean(home, days, spare=_path_of(about, home), before=note)
     removed = _told(len(done.removed), days)
     _leave_report(unsaid, removed, _told_problems(done.problems))
-    if problems := expiry.empty_trash(homes()).problems:
-        _leave_report(unsaid, removed, _told_problems([*done.problems, *problems]))
+    emptied = expiry.empty_trash(
+        homes(),
+        before=lambda: _leave_report(unsaid, removed, [*_told_problems(done.problems), _TRASH_CUT_SHORT]),
+    )
+    if emptied.gone or emptied.problems:
+        removed += _told_gone(len(emptied.gone))
+        _leave_report(unsaid, removed, _told_problems([*done.problems, *emptied.problems]))
 
 
 def _wanted_days() -> "tuple[float | None, list[str]]":
@@ -236,6 +249,25 @@ def _told(removed: int, days: float) -> "list[str]":
     if not removed:
         return []
     return [f"Set aside {counted(removed, 'session')} that nobody used for {counted_days(days)}; {_BACK}"]
+
+
+def _told_gone(gone: int) -> "list[str]":
+    from perdure.front.amounts import counted
+    from perdure.session.trash import DAYS
+
+    if not gone:
+        return []
+    return [f"Deleted {counted(gone, 'session')} for good, after over {DAYS} days in the trash"]
+
+
+def _told_leap(last: "datetime") -> str:
+    from perdure.session import ids
+
+    return (
+        f"Nothing was cleaned up: the clock says {ids.now():%Y-%m-%d}, and the last time seen here was "
+        f"{last:%Y-%m-%d}; if the clock is right, a start from tomorrow on cleans up, and "
+        "`pi sessions trash --empty --days 30` empties the trash now"
+    )
 
 
 def _told_problems(problems: "Sequence[str]") -> "list[str]":

@@ -199,13 +199,25 @@ class FileStore(ABC):
             self._restored(back)
         return back
 
-    def expire(self, days: float = trash.DAYS, now: ids.Clock = ids.now) -> Sequence[Trashed]:
-        """Delete for good what was deleted that long ago. Returns what is gone."""
+    def expire(
+        self,
+        days: float = trash.DAYS,
+        now: ids.Clock = ids.now,
+        *,
+        before: Callable[[], object] = lambda: None,
+    ) -> Sequence[Trashed]:
+        """Delete for good what was deleted that long ago. Returns what is gone. `before` is called before the
+        first goes."""
         everything = [
             gone
             for home in self._homes()
             for gone in trash.expire(
-                home, days=days, now=now, keep=lambda each: each.program != self.name, private=self.private
+                home,
+                days=days,
+                now=now,
+                keep=lambda each: each.program != self.name,
+                before=before,
+                private=self.private,
             )
         ]
         self.remove_unused_locks()

@@ -1,0 +1,104 @@
+"""A trash over months, seen by starts whose clock is right, or up to ten years off; and what may go when.
+
+No code under test is asked whether a clock is right: the plan knows the true time.
+"""
+
+import json
+import os
+import shutil
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+from perdure.session import expiry, ids, last_seen
+from perdure.session.layouts import Home
+from perdure.session.trash_note import NOTE
+
+DAY = timedelta(days=1)
+MONTH = 30 * DAY
+
+
+class Months:
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.random = Random(seed)
+        shutil.rmtree(folder, ignore_errors=True)
+        self.home = Home("aurora", str(folder / ".aurora"))
+        os.makedirs(folder / ".aurora" / "trash")
+        os.environ["HOME"] = str(folder)
+        self.time = datetime(2026, 6, 1, tzinfo=UTC)
+        """The true one."""
+        self.error = timedelta()
+        self.witnesses: list[datetime] = []
+        """Every time that was to be seen so far: of starts and of files."""
+        self.deleted: dict[str, datetime] = {}
+        """What is in the trash, and when it came there, by the clock."""
+        self.counted: Counter[str] = Counter()
+
+    @property
+    def clock(self) -> datetime:
+        return self.time + self.error
+
+    def run(self) -> dict[str, int]:
+        for _ in range(self.random.randint(4, 9)):
+            self.time += self.random.choice([0.01, 0.5, 2, 2, 7, 20, 29, 35, 90]) * DAY
+            if self.error and self.random.random() < 0.6:
+                self.error = timedelta()
+            elif self.random.random() < 0.3:
+                self.error = self.random.uniform(-3650, 3650) * DAY
+            for act in self.random.sample([self.delete, self.talk, self.start], 3):
+                act()
+        self.end_well()
+        return self.counted
+
+    def delete(self) -> None:
+        name = f"s{len(self.counted) + self.random.randrange(10**9)}"
+        folder = Path(self.home.path, "trash", name)
+        folder.mkdir()
+        (folder / f"{name}.jsonl").write_bytes(b"{}\n")
+        when = ids.stamp(self.clock)
+        (folder / NOTE).write_text(
+            json.dumps({"id": name, "program": "aurora", "deleted": when, "root": "", "names": []})
+        )
+        self.deleted[name] = self.clock
+
+    def talk(self) -> None:
+        """A session's file gets the time of the clock."""
+        if self.random.random() < 0.5:
+            return
+        path = Path(self.home.path, "spawn", "sessions", f"{len(self.witnesses)}.jsonl")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"{}\n")
+        when = self.clock.timestamp()
+        os.utime(path, (when, when))
+        self.witnesses.append(self.clock)
+
+    def start(self) -> None:
+        """As `aur` does it by itself."""
+        clock = self.clock
+        judgement = last_seen.judge_clock(lambda: clock)
+        gone: set[str] = set()
+        if judgement.is_believed:
+            gone = {each.id for each in expiry.empty_trash([self.home], now=lambda: clock).gone}
+        old = {name for name, when in self.deleted.items() if clock - when > MONTH}
+        assert gone <= old
+        # A day more: the clock was compared at most a day ago.
+        has_witness = any(DAY <= clock - each <= MONTH + DAY for each in self.witnesses)
+        assert has_witness or not gone, f"{len(gone)} went by a clock that stands alone: {clock}"
+        assert has_witness or not judgement.is_believed
+        assert judgement.leapt_from is None or clock - judgement.leapt_from > MONTH
+        for name in gone:
+            del self.deleted[name]
+        assert set(os.listdir(os.path.join(self.home.path, "trash"))) == set(self.deleted)
+        self.witnesses.append(clock)
+        self.counted["gone"] += len(gone)
+        self.counted["kept by a clock alone"] += 0 if judgement.is_believed else len(old)
+        self.counted["leaps told"] += judgement.leapt_from is not None
+
+    def end_well(self) -> None:
+        """With a clock that is right, three starts on three days are enough for all that is old."""
+        self.error = timedelta()
+        for _ in range(3):
+            self.time += 1.1 * DAY
+            self.start()
+        assert not [name for name, when in self.deleted.items() if self.clock - when > MONTH]
