@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import termios
 import threading
 import tty
 from collections.abc import Iterator
@@ -48,6 +49,7 @@ class Terminal:
     def __init__(self) -> None:
         self._master, slave = os.openpty()
         tty.setraw(slave)  # which would write \r\n for \n
+        termios.tcsetwinsize(slave, (24, 1000))  # so wide that no text is wrapped
         self.file = open(slave, "w", encoding="utf-8", newline="")
         self.file.reconfigure(line_buffering=False)  # whoever reads it waits for all of it
         self._chunks: list[bytes] = []
@@ -193,6 +195,14 @@ def is_untouched(screen: pyte.Screen) -> bool:
     )
 
 
+def is_obeyed(text: str) -> bool:
+    """Whether a terminal does something else with it than to draw it."""
+    try:
+        return not is_untouched(seen(text))
+    except ValueError:  # of the emulator's, which takes any digit of Unicode in a sequence for a number
+        return True
+
+
 @pytest.mark.slow
 def test_a_terminal_only_draws_what_it_is_sent(strings):
     """An emulated terminal, fed with them as they are, is moved, coloured and renamed; as they are shown, it
@@ -200,7 +210,7 @@ def test_a_terminal_only_draws_what_it_is_sent(strings):
     obeyed = 0
     tried = strings[:1500]
     for text in tried:
-        obeyed += not is_untouched(seen(text.replace("\n", "")))
+        obeyed += is_obeyed(text.replace("\n", ""))
         screen = seen(one_line(text))
         assert is_untouched(screen), text
         if one_line(text).isascii():
