@@ -50,6 +50,12 @@ def share(least: int, everything: int, layout: str = "pi") -> int:
     return min(everything, int(least * max(1, KILLS / DEFAULT_KILLS) ** 0.5))
 
 
+def spread(possible: Sequence[Any], count: int, seed: int) -> list[Any]:
+    """So many of these, at equal distances, so that no seed takes all of them from one end."""
+    first = Random(seed).random()
+    return [possible[int((first + number) * len(possible) / count)] for number in range(count)]
+
+
 def store_in(home: str, layout: str, durability: Durability = "power") -> Store:
     return layouts.store_of(layout, home, durability)
 
