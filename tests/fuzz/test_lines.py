@@ -54,21 +54,24 @@ def custom(data: bytes) -> bytes:
     )
 
 
+DEEP = b"[" * 1_000_000 + b"]" * 1_000_000
+NAMES = b",".join(b'"%d":0' % number for number in range(1_000_000))
 BOMBS: dict[str, Callable[[], bytes]] = {
     "a million open brackets": lambda: b"[" * 1_000_000,
     "a million open objects": lambda: b'{"a":' * 1_000_000,
-    "a record nested a million deep": lambda: custom(b"[" * 1_000_000 + b"]" * 1_000_000),
+    "a record nested a million deep": lambda: custom(DEEP),
     "a number of 100,000 digits": lambda: custom(b"9" * 100_000),
     "a fraction of 100,000 digits": lambda: custom(b"0." + b"9" * 100_000 + b"e-99999"),
-    "a million names": lambda: custom(b"0," + b",".join(b'"%d":0' % n for n in range(1_000_000))),
-    "a million names inside": lambda: custom(b"{%b}" % b",".join(b'"%d":0' % n for n in range(1_000_000))),
+    "a million names": lambda: custom(b"0," + NAMES),
+    "a million names inside": lambda: custom(b"{%b}" % NAMES),
+    "a million names inside, and half a character": lambda: custom(b'{"\\ud800":0,%b}' % NAMES),
+    "a million names inside, and no end": lambda: custom(b"{%b" % NAMES),
+    "quotes in a string that does not end": lambda: custom(b'{"x":{%b,"%b' % (NAMES, rb"\"" * 1_000_000)),
     "20,000 records on one line": lambda: custom(b"0") * 20_000,
     "a line of 80 MB": lambda: custom(b'"%b"' % (b"x" * (80 * 2**20))),
     "80 MB of NULs": lambda: bytes(80 * 2**20),
     "30 MB that begin like records": lambda: b'{"type":' * (30 * 2**17),
 }
-COSTLY = {"a million names inside": 140, "30 MB that begin like records": 100}
-"""What is given as a value, and what only the standard library can say is none: more than the others."""
 HARMLESS = {
     "a number of 100,000 digits",
     "a fraction of 100,000 digits",
@@ -87,7 +90,7 @@ def test_a_line_made_to_exhaust_its_reader_costs_that_line_alone(tmp_path, bomb)
     assert seen["loaded"] == ["m1", "m2"]
     assert seen["problems"] == ([] if bomb in HARMLESS else [3])
     assert seen["listed"] == (bomb not in HARMLESS)
-    assert seen["over_base"] < COSTLY.get(bomb, MOST_OVER_BASE)
+    assert seen["over_base"] < MOST_OVER_BASE
     assert seen["seconds"] < 2
 
 
@@ -112,8 +115,6 @@ def test_r14_a_line_of_a_gigabyte_costs_no_more_than_one_that_is_read(tmp_path):
     assert seen["seconds"] < 2
 
 
-DEEP = b"[" * 1_000_000 + b"]" * 1_000_000
-NAMES = b",".join(b'"%d":0' % number for number in range(1_000_000))
 VALUES = {
     "deep": b'"x":%b' % DEEP,
     "digits": b'"x":%b' % (b"9" * 100_000),
@@ -125,8 +126,10 @@ VALUES = {
 @pytest.mark.parametrize("layout", ["aurora", "cortext", "soleur", "sibyl"])
 def test_r14_what_is_made_to_exhaust_a_reader_costs_itself_alone_in_every_layout(layout, tmp_path):
     """In the middle one of three messages: the others are read, in bounded memory and time."""
-    store = store_of(layout, tmp_path)
-    for value in VALUES.values():
+    are_told = []
+    for name, value in VALUES.items():
+        home = tmp_path / name
+        store = store_of(layout, home)
         header = Header("", "2026-01-31T09:05:00.123Z", cwd="/home/me/api")
         ref = store.create(header._replace(id=store.new_id(header)), turns(3, word="turn"))
         path = Path(ref.path)
@@ -138,11 +141,11 @@ def test_r14_what_is_made_to_exhaust_a_reader_costs_itself_alone_in_every_layout
         else:
             given = said + b'",' + value + b',"y":"'
         path.write_bytes(first + given + rest)
-    seen = read("home", layout, tmp_path)
-    print(seen["over_base"], seen["seconds"], seen["told"])
-    assert len(seen["texts"]) == len(VALUES)
-    for texts in seen["texts"]:
-        assert {"turn 0", "turn 2"} <= set(texts)
-    assert any(seen["told"])
-    assert seen["over_base"] < (80 if layout == "soleur" else MOST_OVER_BASE)  # 14 MB of text, five times
-    assert seen["seconds"] < 2
+        seen = read("home", layout, home)
+        print(name, seen["over_base"], seen["seconds"], seen["told"])
+        ((*texts,),) = seen["texts"]
+        assert {"turn 0", "turn 2"} <= {*texts}
+        assert seen["over_base"] < MOST_OVER_BASE
+        assert seen["seconds"] < 2
+        are_told += seen["told"]
+    assert any(are_told)

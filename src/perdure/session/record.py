@@ -11,12 +11,22 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Self
 
 import msgspec
 
 REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes it does not read."""
+
+STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?+\Z)'
+"""A string in JSON. One that is not closed is all that follows: were it nothing, a search would begin anew at
+each quote in it, and take the square of its length."""
+LONG = 2**20
+"""Bytes: a shorter text has no room for so many values that they matter."""
+_MOST_TOKENS = 400_000
+"""Of a long text that msgspec refuses. The standard library makes every value of it, to say what is wrong."""
+_TOKEN = re.compile(STRING + rb"|[\[\]{},:]", re.DOTALL)
 
 LARGER_THAN_ANY_FLOAT = "1e999"
 
@@ -56,6 +66,7 @@ def _written(value: object) -> msgspec.Raw:
 
 encode = msgspec.json.Encoder(enc_hook=_written).encode
 """Compact JSON. A lone surrogate is an error, NaN is null."""
+_any_value = msgspec.json.Decoder(msgspec.Raw)
 _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _elements_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -76,8 +87,13 @@ def dumps(value: Any) -> bytes:
 def loads(raw: bytes) -> dict[str, Any]:
     """One JSON object, read as leniently as the standard library can. ValueError says why not."""
     try:
+        if len(raw) > LONG:
+            _any_value.decode(raw)  # what is no JSON makes no values
         value = msgspec.json.decode(raw)
-    except REFUSED:
+    except REFUSED as refusal:
+        if len(raw) > LONG and next(islice(_TOKEN.finditer(raw), _MOST_TOKENS, None), None):
+            is_deep = isinstance(refusal, RecursionError)
+            raise ValueError("nested too deeply" if is_deep else "damaged, with too many values") from None
         try:
             value = _decode_leniently(raw.decode("utf-8", "replace"))
         except RecursionError:

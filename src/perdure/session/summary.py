@@ -12,6 +12,7 @@ from perdure.errors import PerdureError
 from perdure.session import tree
 from perdure.session.entry import Assistant, Custom, Entry, Message, SessionInfo, ToolCall
 from perdure.session.findings import how_many
+from perdure.session.record import LONG
 from perdure.session.stores import Excerpt, Found, Header, Problem, Store
 
 LONGEST = 200
@@ -100,7 +101,7 @@ class Tally(Struct, omit_defaults=True):
                 name = body.name if isinstance(body.name, str) else ""
                 self.name, self.name_is_cut = _on_one_line(name, _LONGEST_NAME)
                 self.named_at = self.entries
-            elif entry.type == "custom" and isinstance(custom := entry.body, Custom):
+            elif entry.type == "custom" and (custom := _short(entry)):
                 self._take(custom, entry.timestamp)
         if last is not None:
             self.waits = _waits(last)
@@ -193,6 +194,11 @@ def title_of(store: Store, ref: Found) -> str:
         return of_session(store, ref).title
     except (PerdureError, OSError, RecursionError, ValueError):
         return ""
+
+
+def _short(entry: Entry) -> Custom | None:
+    """What a program says in it, if that may be about the session: its data may be of any size."""
+    return body if len(entry.line) < LONG and isinstance(body := entry.body, Custom) else None
 
 
 def first_of(problems: Sequence[str]) -> str | None:

@@ -431,6 +431,9 @@ HOSTILE = {
     "texts": b'{"messages": [' + b'"",' * SIZE + b'""]}',
     "torn items": b'{\n  "messages": [\n' + b'    {"role": "user", "content": "x\n    },\n' * TORN_ITEMS,
     "torn items on one line": b'{"messages":[' + b'{"role":"user","content":"x},' * TORN_ITEMS,
+    "members that do not end": b"{\n" + b'  "a": [\n' * (4 * SIZE // 9),
+    "objects that do not end": b"{\n" + b'  "a": {"a":\n' * (6 * SIZE // 12),
+    "quotes in a string that does not end": b'{\n  "messages": [\n    {"a": "' + rb"\"" * 4 * SIZE,
     "items in items": b'{\n  "messages": [\n    ' + b'{"a":\n    ' * 100_000,
     "long items in items": b'{\n  "messages": [\n    ' + (b'{"a":[' + b"1," * 30_000 + b"\n    ") * 30,
 }

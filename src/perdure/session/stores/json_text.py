@@ -19,16 +19,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.session.record import REFUSED
+from perdure.session.record import LONG, REFUSED, STRING
 
 DEEPEST = 200
 """How deeply a value may be nested that others than its writer are to read."""
 _CHEAP = 2**28
 _NO_OBJECT = 2**14  # what an item costs that is none, as if so many characters had been in vain
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
-_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|([\[{])|([\]}])', re.DOTALL)
+_TOKEN = re.compile(STRING + rb'|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
+_BRACKET = re.compile(STRING + rb"|([\[{])|([\]}])", re.DOTALL)
 _BRACKET_IN_TEXT = re.compile(_BRACKET.pattern.decode(), re.DOTALL)
-_LONG = 2**20  # a shorter text has no room for so many values that they matter
 _any_value = msgspec.json.Decoder(msgspec.Raw)
 _SPACE = re.compile(r"[ \t\r\n]*+")
 
@@ -334,19 +333,21 @@ class Walk:
     def _whole_value(self) -> Piece | None:
         """A sound object or list, without making the values in it, of which there may be very many."""
         text, start = self._text, self._at
-        if len(text) < _LONG or text[start : start + 1] not in ("{", "["):
+        if len(text) < LONG or self._worth <= 0 or text[start : start + 1] not in ("{", "["):
             return None
-        depth = 0
+        end, depth = len(text), 0
         for match in _BRACKET_IN_TEXT.finditer(text, start):
             depth += bool(match[1]) - bool(match[2])
             if not depth:
-                raw = text[start : match.end()].encode("utf-8", "surrogateescape")
+                end = match.end()
+                raw = text[start:end].encode("utf-8", "surrogateescape")
                 try:
                     _any_value.decode(raw)
                 except REFUSED:
-                    return None
-                self._at = match.end()
+                    break
+                self._at = end
                 return Piece(start, raw)
+        self._worth -= 8 * (end - start)
         return None
 
     def _error(self, reason: str) -> JSONDecodeError:

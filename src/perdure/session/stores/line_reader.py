@@ -93,7 +93,7 @@ class LineReader(ABC):
                 number, f"a run of {len(text)} NUL bytes; left out" if nuls else _no_record("no object")
             )
             return
-        if len(text) > lines.LONG and lines.is_overfull(text):
+        if lines.is_overfull(text):
             self.problem(number, _OVERFULL)
             return
         try:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
+from perdure.session.record import LONG, STRING
+
 LONGEST = 64 * 2**20
 _CHUNK = 2**20
 _FIRST_BLOCK_BACK = 2**13
@@ -114,9 +116,8 @@ def count(descriptor: int, start: int, end: int) -> int:
 # --- what is refused before it is parsed -----------------------------------------------------------
 
 MOST_NAMES = 100_000
-LONG = 2**20  # a shorter line has no room for so many names that they matter
 _NAME_END = re.compile(rb'"\s*:')
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}:]', re.DOTALL)
+_TOKEN = re.compile(STRING + rb"|[\[\]{}:]", re.DOTALL)
 _OPEN, _CLOSE, _COLON = frozenset(b"[{"), frozenset(b"]}"), ord(":")
 
 
@@ -130,6 +131,8 @@ def is_overfull(line: bytes) -> bool:
         first = line[token.start()]
         if first in _OPEN:
             depth += 1
+            if depth > MOST_NAMES:
+                return False  # which no parser follows
         elif first in _CLOSE:
             depth -= 1
         elif first == _COLON and depth == 1:
