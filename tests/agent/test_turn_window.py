@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from perdure.agent.models import Model, Sent
 from perdure.agent.session import AgentSession
 from perdure.agent.tokens import of_message
-from perdure.agent.turn_window import FIRST, LAST, TurnWindow, estimated, turns_of
+from perdure.agent.turn_window import FIRST, LAST, LeftOut, TurnWindow, estimated, turns_of
 from perdure.errors import UsageError
 from perdure.session import context
 from perdure.session.entry import Assistant, Block, Message, Text, ToolCall, ToolResult, User, new
@@ -95,6 +95,34 @@ def test_aur_16_what_is_sent_is_accepted_and_bounded_and_nothing_is_changed(mess
         assert f"{left_out} turn" in marker.text
         if isinstance(messages[0], User):
             assert isinstance(sent[0], User)
+
+
+@given(
+    conversations(),
+    st.sampled_from([1, 50, 1_000, 20_000, 100_000]),
+    st.sampled_from([4_096, 32_000, 1_000_000]),
+    st.sampled_from([0, 3_000]),
+)
+def test_aur_16_what_is_kept_in_memory_is_enough_for_whatever_is_sent(messages, most, window, beside):
+    """Now, and with every model that is chosen later; and its weight is that of all that was said."""
+    strategy, model = TurnWindow(most), model_of(window)
+    kept = [
+        each for each in strategy.kept(reversed(messages)) if isinstance(each, User | Assistant | ToolResult)
+    ]
+    assert [*strategy.sent(kept, beside, model)] == [*strategy.sent(messages, beside, model)]
+    assert estimated(kept) == estimated(messages)
+    if estimated(messages) <= most:
+        assert kept == messages
+    own = [each for each in kept if any(each is other for other in messages)]
+    assert len(kept) - len(own) <= 1
+    if len(own) < len(messages):
+        *_, end = "".join("L" if isinstance(each, LeftOut) else "." for each in kept).split("L")
+        needed = kept[len(kept) - len(end) :]
+        first = turns_of(needed)[0]
+        assert len(turns_of(kept)) == FIRST + 1 + len(turns_of(needed))
+        without = needed[len(first) :]
+        asked = any(isinstance(each, User) for each in without)
+        assert estimated(without) <= most or len(turns_of(without)) < LAST or not asked
 
 
 @given(conversations(), st.integers(0, 3))

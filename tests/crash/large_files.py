@@ -1,11 +1,12 @@
 """A process that makes, lists or opens one large session, so that its memory can be measured.
 
-    python -m tests.crash.large_files make LAYOUT HOME MEGABYTES
+    python -m tests.crash.large_files make LAYOUT HOME MEGABYTES [whole]
     python -m tests.crash.large_files list|open|resume LAYOUT HOME
     python -m tests.crash.large_files run HOME CWD PROGRAM WORD...
 
-`resume` goes as far as what a model is sent; `open` also reads all of it. `run` says one thing to
-one of our programs, which goes on with one. Prints one JSON object.
+`make` puts a summary before the last turns, if it is not to be `whole`. `resume` goes as far as what a model
+is sent; `open` also reads all of it. `run` says one thing to one of our programs, which goes on with one.
+Prints one JSON object.
 """
 
 import json
@@ -32,7 +33,7 @@ SENT = 20
 A_BATCH = 1000
 
 
-def turns(count: int) -> Iterator[Entry]:
+def turns(count: int, sent: int) -> Iterator[Entry]:
     parent: str | None = None
     for number in range(count):
         said = f"{number} {TEXT}"
@@ -40,21 +41,21 @@ def turns(count: int) -> Iterator[Entry]:
         id = f"m{number:07d}"
         yield new(body, id=id, parent_id=parent, timestamp=STAMP)
         parent = id
-        if number == count - SENT:
+        if number == count - sent:
             yield new(Compaction("all of it", id, 1), id="summary", parent_id=id, timestamp=STAMP)
             parent = "summary"
 
 
-def make(store: Store, megabytes: int) -> Found:
+def make(store: Store, megabytes: int, sent: int = SENT) -> Found:
     header = Header(store.new_id(Header("", STAMP)), STAMP, cwd="/home/me/api")
     count = megabytes * 1000
     if not isinstance(store, JsonlStore):
-        return store.create(header, turns(count))
+        return store.create(header, turns(count, sent))
     ref = store.create(header, [])
     with store.writer(ref) as writer:
         writer.catch_up()
         batch: list[Entry] = []
-        for entry in turns(count):
+        for entry in turns(count, sent):
             batch.append(entry)
             if len(batch) == A_BATCH:
                 writer.append(batch)
@@ -83,7 +84,7 @@ def main(what: str, layout: str, home: str, *more: str) -> dict[str, object]:
         return run(layout, home, *more)
     store = store_of(layout, home)
     if what == "make":
-        made = make(store, int(more[0]))
+        made = make(store, int(more[0]), *([-1] if "whole" in more else []))
         return {"id": made.id, "path": made.path}
     (ref,) = store.list()
     base, started = peak_megabytes(), time.process_time()

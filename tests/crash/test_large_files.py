@@ -85,6 +85,17 @@ def _listed_and_resumed(layout: str, home: Path) -> None:
     assert resumed["megabytes"] < MOST_TO_LIST
 
 
+def test_r15_a_conversation_that_was_never_begun_anew_is_resumed_with_what_is_sent_of_it(tmp_path):
+    """Its first turns and its last ones, of which aur keeps no others in memory."""
+    (cwd := tmp_path / "workspace").mkdir()
+    made = [
+        done("make", "aurora", tmp_path / ".aurora", megabytes, "whole")["id"] for megabytes in (OF_LINES, 1)
+    ]
+    of_large, of_short = (peak_of("aur", "spawn", "--resume", id, home=tmp_path, cwd=cwd) for id in made)
+    print(of_large, of_short)
+    assert of_large < of_short + MOST_TO_LIST
+
+
 @pytest.mark.parametrize("layout", DOCUMENTS)
 def test_a_large_document_is_listed_by_its_ends_and_opened_in_three_times_its_size(layout, tmp_path):
     """All of it is there: what is sent, and every entry."""

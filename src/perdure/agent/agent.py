@@ -97,7 +97,8 @@ class Agent:
         self._strategy = strategy
         self._summariser = summariser
         self._specs = [tool.spec for tool in bench.tools.values()]
-        self._memory = Memory(session, self._beside(), alongside)
+        keep = getattr(strategy, "kept", None)  # not each strategy does without something
+        self._memory = Memory(session, self._beside(), alongside, keep)
         self._work = Work()
         self._switch = self._work.switch
         self._waiting = partial(retrying.waiting, retry=retry, switch=self._switch)

@@ -26,6 +26,7 @@ from perdure.errors import PerdureError, TooLarge, UsageError
 from perdure.session import context
 from perdure.session.context import RESET, Chosen, Context
 from perdure.session.entry import (
+    AnyMessage,
     Assistant,
     BashExecution,
     Body,
@@ -56,6 +57,8 @@ Change = ModelChange | ThinkingLevelChange | SessionInfo | Custom
 """What is recorded with the next message."""
 Alongside = Callable[[Assistant], Iterable[Body]]
 """What belongs to a whole answer: both are on disk, or neither."""
+Keep = Callable[[Iterable[AnyMessage]], Iterable[AnyMessage]]
+"""Takes what is sent, the newest first, and returns what of it is needed, in its order."""
 _ASIDE = (Custom, Label, SessionInfo)
 """What is never sent, and does not move the head."""
 
@@ -73,8 +76,10 @@ class Spent(Struct, frozen=True):
 
 
 class Memory:
-    def __init__(self, session: Session, beside: int, alongside: Alongside | None = None) -> None:
-        """`beside` are the tokens that are sent beside the messages."""
+    def __init__(
+        self, session: Session, beside: int, alongside: Alongside | None = None, keep: Keep | None = None
+    ) -> None:
+        """`beside` are the tokens that are sent beside the messages; `keep` makes do with a part of them."""
         self.session = session
         self.beside = beside
         self.added: list[EventMessage] = []
@@ -84,6 +89,7 @@ class Memory:
         self.marks = NO_MARKS
         """What is recorded with every message, beside what it says, until its user says something."""
         self._alongside = alongside
+        self._keep = keep
         self._changes: list[Change] = []
         self._unsaved: list[Body | Entry] = []
         self._turns = _Turns()
@@ -237,9 +243,18 @@ class Memory:
         if self._messages is None:
             async with self._turns:
                 if self._messages is None:
-                    self._remember(await in_thread(self.session.context))
+                    self._remember(await in_thread(self._read))
         assert self._messages is not None
         return self._messages
+
+    def _read(self) -> Context:
+        if self._keep is not None:
+            try:
+                kept = self._keep(self.session.messages_back())
+                return Context(context.answered(kept), None, "off")
+            except LookupError:
+                pass  # only a whole reading tells the order
+        return self.session.context()
 
     async def live(self) -> list[Entry]:
         """The entries that it is made of."""

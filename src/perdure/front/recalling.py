@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any, NamedTuple
 
 from perdure.agent.tools import AgentToolResult
@@ -37,8 +38,9 @@ def last_exchange_since_reset(session: Session) -> list[Entry]:
     session's."""
     if not session.is_large and not session.entries:
         return []
-    is_said = any(entry.type == "message" for entry in session.live())
-    return last_exchange(session) if is_said else []
+    with closing(session.path_back()) as newest_first:
+        last = next((each for each in newest_first if each.type == "message" or context.is_reset(each)), None)
+    return last_exchange(session) if last and last.type == "message" else []
 
 
 def show(entries: list[Entry], face: Face, *, is_over: bool = True) -> None:

@@ -9,7 +9,7 @@ The path is read from its end, so that what is not sent need not be read, or at 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from perdure.session.entry import (
@@ -76,8 +76,8 @@ class Live(NamedTuple):
 
     def context(self) -> Context:
         condensed, others = _in_order(self.entries)
-        front = len(_answered(condensed))
-        return Context(_answered([*condensed, *others]), self.model, self.thinking_level, front)
+        front = len(answered(condensed))
+        return Context(answered([*condensed, *others]), self.model, self.thinking_level, front)
 
 
 def build(path: Sequence[Entry]) -> Context:
@@ -153,18 +153,34 @@ class _Settings:
 
 def said(entries: Sequence[Entry]) -> list[tuple[Entry, AnyMessage | None]]:
     """What a model is sent of each entry by itself, as later entries edited it; None if that is nothing."""
+    return [*said_back(reversed(entries))][::-1]
+
+
+def said_back(newest_first: Iterable[Entry]) -> Iterator[tuple[Entry, AnyMessage | None]]:
+    """The same from the end of a path. Nothing is kept of it."""
     edits: dict[str, dict[str, Any] | None] = {}
-    found: list[tuple[Entry, AnyMessage | None]] = []
-    for entry in reversed(entries):
+    for entry in newest_first:
         body: Body | None = entry.body
         if isinstance(body, ContextEdit):
             edits.setdefault(body.target_id, body.replacement)
         elif entry.id in edits:
             content = (edits[entry.id] or {}).get("content")
             body = None if content is None else _saying(entry, content)
-        found.append((entry, _message(body)))
-    found.reverse()
-    return found
+        yield entry, _message(body)
+
+
+def messages_back(newest_first: Iterable[Entry]) -> Iterator[AnyMessage]:
+    """What a model is sent of a path that is read from its end, each message by itself, back to a reset.
+
+    Raises LookupError at a compaction, whose messages are sent in another order than that of the path.
+    """
+    for entry, message in said_back(newest_first):
+        if is_reset(entry):
+            return
+        if _is_compaction(entry):
+            raise LookupError(entry.id)
+        if message is not None:
+            yield message
 
 
 def is_reset(entry: Entry) -> bool:
@@ -266,7 +282,7 @@ def _described(ran: BashExecution) -> str:
     return "\n".join(lines)
 
 
-def _answered(messages: Iterable[AnyMessage | None]) -> list[AnyMessage]:
+def answered(messages: Iterable[AnyMessage | None]) -> list[AnyMessage]:
     """Each call's result moved right behind it; calls without one answered, results without one left out."""
     view: list[AnyMessage] = []
     waiting: dict[str, int] = {}  # call id -> where its answer stands in the view

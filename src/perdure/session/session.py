@@ -20,7 +20,7 @@ from perdure import config
 from perdure.errors import NotSaved, PerdureError, UsageError
 from perdure.session import context, ids, tree
 from perdure.session.context import Chosen, Live
-from perdure.session.entry import Body, Entry, Label, SessionInfo, new, placed
+from perdure.session.entry import AnyMessage, Body, Entry, Label, SessionInfo, new, placed
 from perdure.session.layouts import LAYOUTS
 from perdure.session.stores import ALL, NO_FACTS, Found, Header, Problem, Store, Writer
 from perdure.session.stores.jsonl import JsonlStore
@@ -148,10 +148,25 @@ class Session:
         with self._turn:
             return tree.path(self.entries, self._ends.head)
 
+    def path_back(self) -> Generator[Entry, None, None]:
+        """From what is chained behind the head to the first entry. No more is read than is asked for."""
+        given = 0
+        if self._tree is None:
+            try:
+                with closing(self.store.read_back(self.ref)) as newest_first:
+                    for entry in tree.path_back(newest_first, self._ends.tip):
+                        given += 1
+                        yield entry
+                return
+            except LookupError:
+                pass  # a parent is missing: the rest of the path takes a whole reading
+        yield from islice(reversed(tree.path(self.entries, self._ends.tip)), given, None)
+
     def tail(self, count: int) -> list[Entry]:
         """The last `count` messages before the head, at a cost that does not grow with the session."""
-        with closing(self._messages_back()) as newest_first:
-            return list(islice(newest_first, max(count, 0)))[::-1]
+        with closing(self.path_back()) as newest_first:
+            messages = (entry for entry in newest_first if entry.type == "message")
+            return list(islice(messages, max(count, 0)))[::-1]
 
     def context(self) -> context.Context:
         """What a model would be sent now. It is read from the end: what is not sent costs no memory."""
@@ -161,6 +176,12 @@ class Session:
         """The end of the path, as far back as a model is sent something of it; the compaction is in it, and
         what is chained behind the head."""
         return self._live().entries
+
+    def messages_back(self) -> Generator[AnyMessage, None, None]:
+        """What `context` holds, from its end and each message by itself, for who does not keep all of it.
+        Raises LookupError at a compaction."""
+        with closing(self.path_back()) as newest_first:
+            yield from context.messages_back(newest_first)
 
     def chosen(self) -> Chosen:
         """The model and the way of thinking that the conversation goes on with. Nothing is kept of what is
@@ -326,21 +347,6 @@ class Session:
             except LookupError:
                 pass  # a parent is missing; or entries share an id, and then only the tree has names for them
         return context.live(reversed(tree.path(self.entries, self._ends.tip)))
-
-    def _messages_back(self) -> Generator[Entry, None, None]:
-        given = 0
-        if self._tree is None:
-            try:
-                with closing(self.store.read_back(self.ref)) as newest_first:
-                    for entry in tree.path_back(newest_first, self._ends.head):
-                        if entry.type == "message":
-                            given += 1
-                            yield entry
-                return
-            except LookupError:
-                pass  # a parent is missing: the rest of the path takes a whole reading
-        messages = [entry for entry in self.path() if entry.type == "message"]
-        yield from islice(reversed(messages), given, None)
 
 
 def _created(store: Store, header: Header, entries: Sequence[Entry] = ()) -> Found:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from perdure.agent.session import AgentSession
-from perdure.agent.turn_window import FIRST, LAST, TurnWindow, estimated
+from perdure.agent.turn_window import FIRST, LAST, LeftOut, TurnWindow, estimated
 
 _SHARES = (80, 90)
 WHAT_IS_SENT = f"the first {FIRST} and the last {LAST} turns"
@@ -33,7 +33,8 @@ class Budget:
     async def weigh(self, agent: AgentSession) -> Weighed:
         memory, limit = agent.agent.memory, max(self.window.limit(agent.model), 1)
         messages = await memory.sent()
-        is_cut = len(self.window.sent(messages, memory.beside, agent.model)) < len(messages)
+        sent = self.window.sent(messages, memory.beside, agent.model)
+        is_cut = any(isinstance(each, LeftOut) for each in sent)
         return Weighed(memory.beside + estimated(messages), limit, is_cut)
 
     async def news(self, agent: AgentSession) -> str:
