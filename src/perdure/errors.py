@@ -173,10 +173,8 @@ class OthersMayWrite(Unreadable):
 class LargeDocument(Unreadable):
     """A document that is read as a whole, or not at all."""
 
-    def __init__(self, path: str, size: int, most: int) -> None:
-        super().__init__(
-            path, f"it has {size >> 20:,} MB, and a document of more than {most >> 20} is not opened"
-        )
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, f"{reason} is not opened")
         self.hint = "it stays as it is; begin a new session, or take some of its messages out with an editor"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perdure import SessionManager
-from perdure.errors import LargeDocument, PerdureError
+from perdure.errors import LargeDocument, PerdureError, TooLarge
 from perdure.programs import guarded
 from perdure.programs.aur import damaged
 from perdure.session import doctor, lifecycle, summary
@@ -19,7 +19,8 @@ from perdure.session.catalog import Catalog, Scope
 from perdure.session.entry import Custom
 from perdure.session.layouts import Home
 from perdure.session.session import Session
-from perdure.session.stores import A_PART, Found, Header, Store, jsonl, whole_file
+from perdure.session.stores import A_PART, Found, Header, Store, document_size, jsonl
+from perdure.session.stores.document_size import MOST_ITEMS
 from perdure.session.stores.file_store import FileStore
 from perdure.session.stores.jsonl import JsonlStore
 from perdure.session.stores.whole_file import WholeFileStore
@@ -172,7 +173,7 @@ def test_too_large_a_document_is_refused_in_a_sentence_and_listed_with_the_reaso
     """Wherever it could be opened; the sentence names the file, both sizes, and what can be done."""
     store, ref = session
     limit = 2**20
-    monkeypatch.setattr(whole_file, "LARGEST", limit)
+    monkeypatch.setattr(document_size, "LARGEST", limit)
     before = Path(ref.path).read_bytes()
     for opened in (
         lambda: store.read(ref),
@@ -195,6 +196,39 @@ def test_too_large_a_document_is_refused_in_a_sentence_and_listed_with_the_reaso
     assert about.title
     assert about.problem
     assert "MB" in about.problem
+    assert Path(ref.path).read_bytes() == before
+
+
+A_MESSAGE = {"soleur": (b'"messages": [', b"{},"), "sibyl": (b":messages (", b'(:role :user :content "")')}
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+@pytest.mark.parametrize("layout", DOCUMENTS, indirect=True)
+def test_a_document_of_very_many_messages_is_refused_before_they_are_made(session, layout, is_damaged):
+    """Each would take a hundred times its length. As for one that is too large: a sentence, and a row."""
+    store, ref = session
+    begin, message = A_MESSAGE[layout]
+    before, begin, after = Path(ref.path).read_bytes().partition(begin)
+    assert begin
+    text = before + begin + message * (MOST_ITEMS + 1) + (b"" if is_damaged else after)
+    Path(ref.path).write_bytes(text)
+    for opened in (lambda: store.read(ref), lambda: store.writer(ref), lambda: store.repair(ref)):
+        with pytest.raises(LargeDocument, match="200,000") as refused:
+            opened()
+        assert refused.value.hint
+    assert summary.of_session(store, ref)
+    assert Path(ref.path).read_bytes() == text
+
+
+@pytest.mark.parametrize("layout", DOCUMENTS, indirect=True)
+def test_no_document_is_given_more_messages_than_are_read(session, monkeypatch):
+    """What could not be opened again is not saved, and what is there stays."""
+    store, ref = session
+    before = Path(ref.path).read_bytes()
+    with store.writer(ref) as writer:
+        monkeypatch.setattr(document_size, "MOST_ITEMS", len(writer.catch_up().entries))
+        with pytest.raises(TooLarge):
+            writer.append(turns(1, word="one more"))
     assert Path(ref.path).read_bytes() == before
 
 

@@ -107,9 +107,10 @@ def test_how_deeply_a_value_is_nested_is_told_apart_from_what_its_texts_say():
 
 
 def walk(text: str) -> Walk:
-    return walked(
-        text, {"items": "id"}, lambda value: "items" if isinstance(value, dict) and "id" in value else ""
-    )
+    def kind(value: object) -> str:
+        return "items" if isinstance(value, dict) and "id" in value else ""
+
+    return walked(text, {"items": "id"}, kind, most=100_000)
 
 
 def found(seen: Walk) -> list[int | None]:

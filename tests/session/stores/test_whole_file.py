@@ -22,7 +22,7 @@ from perdure.errors import Conflict, Held, NotSaved, PerdureError, Unreadable
 from perdure.session import tree
 from perdure.session.entry import Entry, placed
 from perdure.session.session import Session
-from perdure.session.stores import START, Cursor, Found, Header, files, whole_file
+from perdure.session.stores import START, Cursor, Found, Header, document_size, files
 from perdure.session.stores.soleur_json import SoleurStore
 from perdure.session.tree import on_active_path
 from perdure.testing import user_entry
@@ -339,13 +339,13 @@ def test_an_append_is_on_disk_before_it_has_its_name_and_its_name_before_it_is_a
 def test_a_document_too_large_to_be_read_again_is_not_written(store, ref, monkeypatch):
     """Neither as a new session; and one of somebody else's is refused with its size."""
     before = Path(ref.path).read_bytes()
-    monkeypatch.setattr(whole_file, "LARGEST", len(before))
+    monkeypatch.setattr(document_size, "LARGEST", len(before))
     with store.writer(ref, after=None) as writer, pytest.raises(NotSaved, match="MB"):
         writer.append([user_entry("more")])
     assert Path(ref.path).read_bytes() == before
     with pytest.raises(NotSaved):
         store.create(Header("other", STAMP), turns(9))
-    monkeypatch.setattr(whole_file, "LARGEST", len(before) - 1)
+    monkeypatch.setattr(document_size, "LARGEST", len(before) - 1)
     with pytest.raises(Unreadable, match="MB"):
         store.read(ref)
 

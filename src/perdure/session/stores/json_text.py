@@ -10,6 +10,7 @@ before it did, is looked for, and the walk goes on from it: a torn item costs it
 
 from __future__ import annotations
 
+import codecs
 import functools
 import json
 import re
@@ -24,11 +25,13 @@ from perdure.session.record import LONG, REFUSED, STRING
 DEEPEST = 200
 """How deeply a value may be nested that others than its writer are to read."""
 _CHEAP = 2**28
+_A_PIECE = 2**20
 _NO_OBJECT = 2**14  # what an item costs that is none, as if so many characters had been in vain
 _TOKEN = re.compile(STRING + rb'|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
 _BRACKET = re.compile(STRING + rb"|([\[{])|([\]}])", re.DOTALL)
 _BRACKET_IN_TEXT = re.compile(_BRACKET.pattern.decode(), re.DOTALL)
 _any_value = msgspec.json.Decoder(msgspec.Raw)
+_OPEN, _CLOSE, _COMMA = frozenset(b"[{"), frozenset(b"]}"), ord(",")
 _SPACE = re.compile(r"[ \t\r\n]*+")
 
 
@@ -120,6 +123,26 @@ def _laid_out(tokens: Sequence[bytes]) -> bytes:
     return b"".join(parts)
 
 
+def check_utf8(data: bytes) -> None:
+    """Raise what `data.decode()` would, without a text that may be four times as long."""
+    decode, view = codecs.getincrementaldecoder("utf-8")().decode, memoryview(data)
+    for start in range(0, len(data), _A_PIECE):
+        decode(view[start : start + _A_PIECE])
+    decode(b"", final=True)
+
+
+def has_more_items(array: memoryview, most: int) -> bool:
+    """Whether a sound array has more than so many items."""
+    depth = commas = 0
+    for token in _TOKEN.finditer(array):
+        first = array[token.start()]
+        depth += (first in _OPEN) - (first in _CLOSE)
+        commas += first == _COMMA and depth == 1
+        if commas >= most:
+            return True
+    return False
+
+
 # --- a document that is not as it should be -------------------------------------------------------------
 
 
@@ -137,30 +160,36 @@ Step = Callable[[], Any]
 Kind = Callable[[Any], str]
 
 
-def walked(text: str, lists: Mapping[str, str], kind: Kind) -> Walk:
+def walked(text: str, lists: Mapping[str, str], kind: Kind, most: int) -> Walk:
     """What is whole in a text: the members of its one object, and the items of those that are `lists`.
 
     `lists` gives for each such list the name its items begin with, by which they are known where a text has
-    no lines. `kind` tells by its value which list an item belongs to that was found behind damage.
+    no lines. `kind` tells by its value which list an item belongs to that was found behind damage. Of more
+    than `most` items no more are looked at.
     """
-    walk = Walk(text, lists, kind)
-    if walk.damage and walk.has_lines:
+    walk = Walk(text, lists, kind, most)
+    if walk.damage and walk.has_lines and not walk.is_crowded:
         # A hole over some brackets gives others a new meaning: an item swallows those behind it, or ends the
         # document. Only the lines tell.
-        by_lines = Walk(text, lists, kind, by_lines=True)
+        by_lines = Walk(text, lists, kind, most, by_lines=True)
         if by_lines.count >= walk.count:
             return by_lines
     return walk
 
 
 class Walk:
-    def __init__(self, text: str, lists: Mapping[str, str], kind: Kind, *, by_lines: bool = False) -> None:
+    def __init__(
+        self, text: str, lists: Mapping[str, str], kind: Kind, most: int, *, by_lines: bool = False
+    ) -> None:
         self.members: dict[str, Piece] = {}
         """In their order; those that are such lists with nothing in them."""
         self.lists: dict[str, list[Piece | None]] = {}
         """Their items in order; None where one is torn."""
         self.damage: list[Damage] = []
+        self.is_crowded = False
+        """Whether there are more items than were looked at."""
         self._text = text
+        self._left = most
         self._names = lists
         self._kind = kind
         self._by_lines = by_lines
@@ -218,7 +247,7 @@ class Walk:
         self._expect("}")
         return self._end
 
-    def _item(self) -> Step:
+    def _item(self) -> Step | None:
         if self._next() != "{":
             self._worth -= _NO_OBJECT
             if self._worth <= 0:
@@ -232,7 +261,9 @@ class Walk:
             name = self._kind(value) or name
         if name:
             self.lists.setdefault(name, []).append(piece)
-        return self._after_item
+        self._left -= 1
+        self.is_crowded = self._left < 0
+        return None if self.is_crowded else self._after_item
 
     def _after_item(self) -> Step:
         if self._next() == ",":

@@ -18,6 +18,7 @@ from perdure.session.entry import Body, Compaction, Custom, Entry, Unknown, deco
 from perdure.session.record import loads
 from perdure.session.sexp import Keyword, SexpError, Value, scan
 from perdure.session.stores import Excerpt, Header, Problem, Problems, note
+from perdure.session.stores.document_size import MOST_ITEMS, crowded
 from perdure.session.stores.sibyl_document import VERSION, Forms, Memory, by_place, quoted
 from perdure.session.stores.sibyl_format import (
     ENTRY_ID,
@@ -242,6 +243,8 @@ class _Reading:
 
     def _element(self, value: Value, at: int, end: int) -> int:
         """Returns where to go on: behind it, or inside what only began like a message and went too far."""
+        if len(self._messages) + len(self._records) >= MOST_ITEMS:
+            raise crowded(self._path)
         text = self._text[at:end]
         is_record = self._within == _ENTRIES or _begins_with(value, _AFTER)
         try:

@@ -11,7 +11,6 @@ said since.
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import os
 import re
@@ -28,7 +27,8 @@ from perdure.session.entry import share
 from perdure.session.findings import MOST
 from perdure.session.record import REFUSED, dumps, members
 from perdure.session.stores import Durability, Excerpt, Found, Header, Problem, Problems, files, note
-from perdure.session.stores.json_text import Damage, Piece, Walk, laid_out, walked
+from perdure.session.stores.document_size import MOST_ITEMS, crowded
+from perdure.session.stores.json_text import Damage, Piece, Walk, check_utf8, has_more_items, laid_out, walked
 from perdure.session.stores.lines import is_overfull
 from perdure.session.stores.plain import moment
 from perdure.session.stores.soleur_edited import is_one_conversation, linked
@@ -62,7 +62,6 @@ _OBJECTS = re.compile(rb"\[\s*+[{\]]")
 _NO_TEXT = re.compile("[\\udc80-\\udcff]")
 _MARK = b"\xef\xbb\xbf"
 _BETWEEN = "\n\n"
-_A_PIECE = 2**20
 _LONG = 2**20
 _MOST_VALUES = 100_000  # of a member that is read, and longer than that
 _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -122,10 +121,12 @@ class SoleurStore(WholeFileStore):
             lost = Problem(ref.path, 1, "the file is empty; if there was anything in it, it is lost")
             return Document(Header(ref.id, ""), [], [lost], {})
         try:
-            return _Reading(ref, *_sound(data)).document(self.cwd)
+            return _Reading(ref, *_sound(ref, data)).document(self.cwd)
         except (_Odd, *REFUSED):
             text = data.decode("utf-8", "surrogateescape")
-            walk = walked(text, LISTS, kind_of)
+            walk = walked(text, LISTS, kind_of, MOST_ITEMS)
+            if walk.is_crowded:
+                raise crowded(ref.path) from None
             return _Reading(ref, walk.members, walk.lists, text, walk.damage).document(self.cwd)
 
     def parse_parts(self, ref: Found, first: bytes, last: bytes) -> Excerpt:
@@ -133,7 +134,7 @@ class SoleurStore(WholeFileStore):
         reason = "no document begins here" if first[:1] != b"{" else "it ends in the middle"
         is_sound = first[:1] == b"{" and last[-1:] == b"}"
         texts = [part.decode("utf-8", "surrogateescape") for part in (first, last)]
-        walks = [Walk(text, LISTS, kind_of) for text in texts]
+        walks = [Walk(text, LISTS, kind_of, MOST_ITEMS) for text in texts]
         found = [
             _Reading(ref, walk.members, walk.lists, text, walk.damage).document(self.cwd)
             for walk, text in zip(walks, texts, strict=True)
@@ -262,27 +263,22 @@ class _Odd(Exception):
     """There is something to say of a document, and so its lines are needed."""
 
 
-def _sound(data: bytes) -> tuple[dict[str, Piece], dict[str, Sequence[Piece | None]]]:
+def _sound(ref: Found, data: bytes) -> tuple[dict[str, Piece], dict[str, Sequence[Piece | None]]]:
     """The members of a document and the items of its lists, if it is as we write one."""
-    _check_text(data)
+    check_utf8(data)
     views = _members_decoder.decode(data)
     length = sum(len(b"\n  : ,") + len(dumps(name)) + memoryview(raw).nbytes for name, raw in views.items())
     if len(b"{\n}") + length - 1 != len(data.rstrip()):
         raise _Odd  # there are other blanks, or a name twice
+    may_be_crowded = data.count(b",") >= MOST_ITEMS
     lists: dict[str, Sequence[Piece | None]] = {}
     for name in [name for name in LISTS if name in views]:
         if not _OBJECTS.match(memoryview(views[name])):
             raise _Odd  # before millions of other things are taken apart
+        if may_be_crowded and has_more_items(memoryview(views[name]), MOST_ITEMS):
+            raise crowded(ref.path)
         lists[name] = _Views(_list_decoder.decode(views[name]))
     return {name: Piece(0, b"" if name in lists else bytes(raw)) for name, raw in views.items()}, lists
-
-
-def _check_text(data: bytes) -> None:
-    """Raise what `data.decode()` would, without a text that may be four times as long."""
-    decode, view = codecs.getincrementaldecoder("utf-8")().decode, memoryview(data)
-    for start in range(0, len(data), _A_PIECE):
-        decode(view[start : start + _A_PIECE])
-    decode(b"", final=True)
 
 
 class _Views(Sequence["Piece | None"]):

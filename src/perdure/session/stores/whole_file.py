@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from weakref import WeakValueDictionary
 from zlib import crc32
 
-from perdure.errors import Conflict, LargeDocument, NotSaved, PerdureError, TooLarge, Unreadable
+from perdure.errors import Conflict, NotSaved, PerdureError, Unreadable
 from perdure.session import ids
 from perdure.session.entry import Entry, decode, meaning
 from perdure.session.stores import (
@@ -37,6 +37,7 @@ from perdure.session.stores import (
     Problem,
     Problems,
     Repaired,
+    document_size,
     files,
     note,
 )
@@ -44,7 +45,6 @@ from perdure.session.stores.file_store import FileStore, counted, found
 from perdure.session.stores.lock import Lock, Turns
 from perdure.session.tree import in_place
 
-LARGEST = 2**28
 _CROWDED, _CROWDED_PART = 2**16, 2**13  # messages of a document, and of one of its ends
 _A_SMALL_PART = 2**16
 _PLACE = re.compile(r"[a-z]\d+")
@@ -100,7 +100,7 @@ class WholeFileStore(FileStore):
 
     @abstractmethod
     def parse(self, ref: Found, data: bytes) -> Document:
-        """Whatever is in the file: never raises."""
+        """Whatever is in the file; `LargeDocument` if it has too many messages."""
 
     @abstractmethod
     def parse_parts(self, ref: Found, first: bytes, last: bytes) -> Excerpt:
@@ -145,8 +145,8 @@ class WholeFileStore(FileStore):
         if self._is_crowded(first, _CROWDED_PART) or self._is_crowded(last, _CROWDED_PART):
             first, last = first[:_A_SMALL_PART], last[-_A_SMALL_PART:]
         found = self.parse_parts(ref, first, last)
-        if size > LARGEST:
-            found.problems.insert(0, Problem(ref.path, 0, LargeDocument(ref.path, size, LARGEST).reason))
+        if size > document_size.LARGEST:
+            found.problems.insert(0, Problem(ref.path, 0, document_size.too_large(ref.path, size).reason))
         return found
 
     def _is_crowded(self, data: bytes, most: int) -> bool:
@@ -446,10 +446,7 @@ def _checked(ref: Found, entries: Sequence[Entry]) -> Sequence[Entry]:
 
 def _printed(store: WholeFileStore, ref: Found, document: Document) -> bytes:
     text = store.print(document, ids.stamp(ids.now()))
-    if len(text) > LARGEST:
-        raise TooLarge(
-            ref.path, f"it would have {len(text) >> 20} MB, and more than {LARGEST >> 20} are not read"
-        )
+    document_size.check(ref.path, len(document.entries), len(text))
     return text
 
 
@@ -488,6 +485,6 @@ def _digest(text: bytes) -> bytes:
 
 def _bytes(ref: Found, descriptor: int) -> bytes:
     size = os.fstat(descriptor).st_size
-    if size > LARGEST:
-        raise LargeDocument(ref.path, size, LARGEST)
+    if size > document_size.LARGEST:
+        raise document_size.too_large(ref.path, size)
     return files.read_all(descriptor, size)
