@@ -50,7 +50,7 @@ def test_cor_18_processes_of_ours_take_turns(workspace):
     workspace.say_something("again")
     lock = Lock(str(workspace.path), ".workspace/locks/commit~.lock", "commit", 0, private=False)
     with lock:
-        assert f"process {os.getpid()} is committing" in not_committed(workspace, wait=0).message
+        assert f"process {os.getpid()} is at work" in not_committed(workspace, wait=0).message
     assert workspace.commit()
     assert workspace.git("status", "--porcelain") == ""  # the lock is kept out of git
 
@@ -353,7 +353,8 @@ def test_cor_20_a_workspace_outside_any_repository_gets_one(tmp_path, home):
 
 
 def test_cor_20_a_repository_that_git_refuses_is_one_all_the_same(workspace, tmp_path, monkeypatch):
-    """No second one is made inside it."""
+    """No second one is made inside it, and it is said why conversations will not be committed."""
     stand_in(tmp_path / "bin", monkeypatch, "export GIT_TEST_ASSUME_DIFFERENT_OWNER=1")
-    assert start(str(workspace.folder)) is False
+    with pytest.raises(NotCommitted, match="belongs to somebody else"):
+        start(str(workspace.folder))
     assert not (workspace.folder / ".git").exists()

@@ -74,7 +74,7 @@ def test_cor_18_a_lock_of_ours_is_not_stale_while_our_git_lives(workspace, tmp_p
     )
     before = locks_in(workspace)
     assert before == {"HEAD.lock", "refs/heads/main.lock"}
-    assert "is committing" in not_committed(workspace, wait=0).message
+    assert "is at work" in not_committed(workspace, wait=0).message
     assert locks_in(workspace) == before
     (tmp_path / "bin" / "go").touch()
     check_gone_on(workspace)

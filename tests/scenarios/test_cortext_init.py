@@ -1,11 +1,15 @@
 """cortext, from outside: a workspace, where its conversations begin, and its repository (COR-18, COR-20)."""
 
 import json
+import os
+import subprocess
 
 import pytest
 
 from tests.agent.models.wire_server import wire_server
+from tests.effort import some
 from tests.front.terminal import Terminal
+from tests.processes import Popen
 from tests.programs.started import first_on_path
 from tests.programs.workspaces import cortext
 
@@ -73,6 +77,74 @@ def test_cor_20_init_in_a_new_repository_commits_the_workspace(cortext):
     assert cortext.git("status", "--porcelain") == "?? mine.txt\n"
     assert ".workspace/registry.json" in cortext.git("ls-files").splitlines()
     assert all(name.startswith(".workspace/") for name in cortext.git("ls-files").splitlines())
+
+
+@pytest.mark.long
+def test_cor_20_of_inits_at_once_one_makes_the_workspace_and_its_repository(cortext):
+    """The others wait for it, find both, and end as well."""
+    for number in range(some(8, everything=100)):
+        cortext.project = cortext.home / f"fresh{number}"
+        cortext.project.mkdir()
+        at_once = [
+            Popen(
+                [*cortext.command, "init"],
+                cwd=cortext.project,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            for _ in range(3)
+        ]
+        heard = [process.communicate(timeout=60) for process in at_once]
+        assert [process.returncode for process in at_once] == [0, 0, 0], heard
+        assert [err for _, err in heard] == [b"", b"", b""]
+        for word in (b"Made a git repository", b"Committed .workspace/", b"Begin with:"):
+            assert sum(word in out for out, _ in heard) == 1, heard
+        assert sorted(os.listdir(cortext.project)) == [".git", ".workspace"]
+        assert cortext.git("log", "--format=%s") == "[workspace] Begin\n"
+        assert cortext.git("status", "--porcelain") == ""
+        assert cortext.git("fsck", "--strict") == ""
+
+
+def damage(folder):
+    """As two that made it at once left it."""
+    (folder / "objects").mkdir(parents=True)
+
+
+def lead_nowhere(path):
+    """As a working tree whose repository was removed."""
+    path.write_text("gitdir: /nowhere/.git\n")
+
+
+def link_nowhere(path):
+    path.symlink_to("/nowhere/.git")
+
+
+@pytest.mark.parametrize("make", [damage, lead_nowhere, link_nowhere])
+def test_cor_20_init_names_a_repository_that_git_does_not_take_for_one(cortext, make):
+    """Each time, and leaves it as it is; when it is out of the way, the next one makes another."""
+    cortext.project = cortext.home / "fresh"
+    cortext.project.mkdir()
+    make(cortext.project / ".git")
+    for _ in range(2):
+        done = cortext.within("init")
+        assert done.code == 0
+        assert "~/fresh/.git" in done.err
+        assert "move it away" in done.err
+        assert "Made a git repository" not in done.out
+    (cortext.project / ".git").rename(cortext.home / "away")
+    done = cortext.within("init")
+    assert (done.code, done.err) == (0, "")
+    assert cortext.git("log", "--format=%s") == "[workspace] Begin\n"
+    assert sorted(os.listdir(cortext.project)) == [".git", ".workspace"]
+
+
+def test_cor_20_init_removes_what_a_killed_one_did_not_finish(cortext):
+    """Also where the repository has got its name already."""
+    (cortext.project / ".git.cortext.tmp").mkdir()
+    done = cortext.within("init")
+    assert (done.code, done.err) == (0, "")
+    assert sorted(os.listdir(cortext.project)) == [".git", ".workspace"]
 
 
 def test_cor_20_init_where_git_does_not_know_its_user_says_so_and_makes_the_workspace(cortext):

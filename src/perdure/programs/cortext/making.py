@@ -1,5 +1,6 @@
 """`cortext init`: a folder becomes a workspace. registry.json is written last, and says that all is there: an
-interrupted call is completed by the next one, and a complete workspace is left as it is."""
+interrupted call is completed by the next one, and a complete workspace is left as it is. Of two calls at once
+the second waits for the first."""
 
 from __future__ import annotations
 
@@ -43,12 +44,8 @@ def init(options: SimpleNamespace, out: Output) -> int:
         raise UsageError(f"No folder has such a name: {options.folder!r:.60}", "give another one")
     strangers.refuse_open(path)
     shown = one_line(config.as_typed(path))
-    is_there = os.path.lexists(os.path.join(path, FOLDER, REGISTRY))
-    is_changed = False
-    if not is_there:
-        _make(path, commits=not options.no_commit)
-    elif options.no_commit:
-        is_changed = _stop_committing(path)
+    is_there = not _make(path, commits=not options.no_commit)
+    is_changed = is_there and options.no_commit and _stop_committing(path)
     Workspace(path).remember()
     is_wanted = not options.no_commit and _commits(path)
     has_made_repository, git_notes = _repository(path, is_there, out) if is_wanted else (False, [])
@@ -117,11 +114,12 @@ def _stop_committing(path: str) -> bool:
     if not _commits(path):
         return False
     relative = os.path.join(FOLDER, REGISTRY)
-    with files.open_to_read(path, relative) as file:
-        text = files.read_all(file.fileno(), _LARGEST)
-    found = {**members(text.removeprefix(codecs.BOM_UTF8)), COMMIT: b"false"}
-    lines = [b"  %b: %b" % (dumps(name), value) for name, value in found.items()]
-    files.replace(path, relative, b"{\n" + b",\n".join(lines) + b"\n}\n", private=False)
+    with repository.alone(path):
+        with files.open_to_read(path, relative) as file:
+            text = files.read_all(file.fileno(), _LARGEST)
+        found = {**members(text.removeprefix(codecs.BOM_UTF8)), COMMIT: b"false"}
+        lines = [b"  %b: %b" % (dumps(name), value) for name, value in found.items()]
+        files.replace(path, relative, b"{\n" + b",\n".join(lines) + b"\n}\n", private=False)
     return True
 
 
@@ -129,16 +127,27 @@ def _commits(path: str) -> bool:
     return bool(Workspace(path).settings().values.get(COMMIT, True))
 
 
-def _make(path: str, *, commits: bool) -> None:
+def _make(path: str, *, commits: bool) -> bool:
+    """Make a folder a workspace. Returns False if it is one already."""
+    if _is_workspace(path):
+        return False
     with files.told(NotSaved, path):
         files.make_folder(path, private=False)
     _make_folder(path, FOLDER)
-    for group in sorted(os.listdir(TEMPLATE)):
-        _make_folder(path, os.path.join(FOLDER, group))
-        for name in sorted(os.listdir(os.path.join(TEMPLATE, group))):
-            with open(os.path.join(TEMPLATE, group, name), "rb") as file:
-                _write(path, os.path.join(FOLDER, group, name), file.read())
-    _write(path, os.path.join(FOLDER, REGISTRY), _registry(commits=commits))
+    with repository.alone(path):
+        if _is_workspace(path):
+            return False
+        for group in sorted(os.listdir(TEMPLATE)):
+            _make_folder(path, os.path.join(FOLDER, group))
+            for name in sorted(os.listdir(os.path.join(TEMPLATE, group))):
+                with open(os.path.join(TEMPLATE, group, name), "rb") as file:
+                    _write(path, os.path.join(FOLDER, group, name), file.read())
+        _write(path, os.path.join(FOLDER, REGISTRY), _registry(commits=commits))
+    return True
+
+
+def _is_workspace(path: str) -> bool:
+    return os.path.lexists(os.path.join(path, FOLDER, REGISTRY))
 
 
 def _make_folder(path: str, relative: str) -> None:

@@ -22,7 +22,7 @@ from io import FileIO
 from typing import IO, NamedTuple
 
 from perdure import config
-from perdure.errors import Held, PerdureError, Unreadable
+from perdure.errors import Held, NotSaved, Unreadable
 from perdure.programs.cortext import index_file
 from perdure.programs.cortext.git import (
     Failed,
@@ -51,7 +51,16 @@ from perdure.session.git_exclude import keep_out
 from perdure.session.stores import files
 from perdure.session.stores.lock import Lock
 
-__all__ = ["Commit", "EnclosingRepository", "NotCommitted", "commit", "enclosing"]
+__all__ = [
+    "Commit",
+    "EnclosingRepository",
+    "NotCommitted",
+    "alone",
+    "commit",
+    "enclosing",
+    "keep_own_out",
+    "told",
+]
 
 _OWN = ".session"
 _LOCKS = os.path.join(".workspace", "locks")
@@ -142,7 +151,7 @@ def commit(
     deadline = time.monotonic() + wait
     with told(workspace):
         repository = Repository(workspace, os.path.normpath(folder))
-        with _alone(workspace, wait) as lock:
+        with alone(workspace, wait) as lock:
             repository.git.kept = [lock.fileno()]  # nobody takes our git's locks for stale before it ended
             repository.locks.remove_stale()
             try:
@@ -157,23 +166,27 @@ def told(workspace: str) -> Iterator[None]:
         yield
     except Failed as failed:
         raise explained(failed, workspace) from failed
-    except Unreadable as error:
-        raise NotCommitted(error.message, error.hint) from error
+    except (Unreadable, NotSaved) as error:
+        raise NotCommitted(error.message.removeprefix("Not saved: "), error.hint) from error
 
 
 @contextlib.contextmanager
-def _alone(workspace: str, wait: float) -> Iterator[Lock]:
-    """One process of ours at a time: they would only wait for each other in git, less politely."""
-    keep_out(workspace, _KEPT_OUT)  # the repository may be younger than they are
+def alone(workspace: str, wait: float = _WAIT) -> Iterator[Lock]:
+    """One process of ours at a time: they would only wait for each other in git, less politely. And of two
+    that make a workspace or its repository, each would remove what the other has not finished."""
+    keep_own_out(workspace)  # the repository may be younger than they are
     try:
         lock = Lock(workspace, _LOCK, "commit", wait, private=False)
     except Held as held:
         who = f"process {held.pid}" if held.pid else "another process"
-        raise NotCommitted(f"{who} is committing in this workspace", "try again when it is done") from held
-    except PerdureError as error:
-        raise NotCommitted(error.message.removeprefix("Not saved: "), error.hint) from error
+        raise NotCommitted(f"{who} is at work in this workspace", "try again when it is done") from held
     with lock:
         yield lock
+
+
+def keep_own_out(workspace: str) -> None:
+    """Let git ignore what is ours in a workspace, and no conversation's."""
+    keep_out(workspace, _KEPT_OUT)
 
 
 class Repository:
