@@ -29,8 +29,13 @@ class Months:
         self.time = datetime(2026, 6, 1, tzinfo=UTC)
         """The true one."""
         self.error = timedelta()
-        self.witnesses: list[datetime] = []
-        """Every time that was to be seen so far: of starts and of files."""
+        self.errors: list[timedelta] = []
+        """Those that there were. One may come back, a little different."""
+        self.files: list[datetime] = []
+        """What the clock said when each session's file was written."""
+        self.starts: list[datetime] = []
+        """And at the starts since it last leapt, or was set back."""
+        self.has_started = False
         self.deleted: dict[str, datetime] = {}
         """What is in the trash, and when it came there, by the clock."""
         self.counted: Counter[str] = Counter()
@@ -45,11 +50,18 @@ class Months:
             if self.error and self.random.random() < 0.6:
                 self.error = timedelta()
             elif self.random.random() < 0.3:
-                self.error = self.random.uniform(-3650, 3650) * DAY
+                self.err()
             for act in self.random.sample([self.delete, self.talk, self.start], 3):
                 act()
         self.end_well()
         return self.counted
+
+    def err(self) -> None:
+        if self.errors and self.random.random() < 0.5:
+            self.error = self.random.choice(self.errors) + self.random.uniform(-20, 20) * DAY
+        else:
+            self.error = self.random.uniform(-3650, 3650) * DAY
+        self.errors.append(self.error)
 
     def delete(self) -> None:
         name = f"s{len(self.counted) + self.random.randrange(10**9)}"
@@ -66,12 +78,12 @@ class Months:
         """A session's file gets the time of the clock."""
         if self.random.random() < 0.5:
             return
-        path = Path(self.home.path, "spawn", "sessions", f"{len(self.witnesses)}.jsonl")
+        path = Path(self.home.path, "spawn", "sessions", f"{len(self.files)}.jsonl")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"{}\n")
         when = self.clock.timestamp()
         os.utime(path, (when, when))
-        self.witnesses.append(self.clock)
+        self.files.append(self.clock)
 
     def start(self) -> None:
         """As `aur` does it by itself."""
@@ -82,18 +94,31 @@ class Months:
             gone = {each.id for each in expiry.empty_trash([self.home], now=lambda: clock).gone}
         old = {name for name, when in self.deleted.items() if clock - when > MONTH}
         assert gone <= old
-        # A day more: the clock was compared at most a day ago.
-        has_witness = any(DAY <= clock - each <= MONTH + DAY for each in self.witnesses)
+        is_leap = self.compare(clock)
+        has_witness = any(clock - each >= DAY for each in self.starts)
         assert has_witness or not gone, f"{len(gone)} went by a clock that stands alone: {clock}"
         assert has_witness or not judgement.is_believed
+        assert judgement.leapt_from or not is_leap
         assert judgement.leapt_from is None or clock - judgement.leapt_from > MONTH
         for name in gone:
             del self.deleted[name]
         assert set(os.listdir(os.path.join(self.home.path, "trash"))) == set(self.deleted)
-        self.witnesses.append(clock)
+        self.starts.append(clock)
         self.counted["gone"] += len(gone)
         self.counted["kept by a clock alone"] += 0 if judgement.is_believed else len(old)
         self.counted["leaps told"] += judgement.leapt_from is not None
+
+    def compare(self, clock: datetime) -> bool:
+        """Whether the clock has leapt since the last start. What was seen before a leap, or before the clock
+        was set back by more than a day, agrees with nothing any more. Files agree with the first start."""
+        if not self.has_started:
+            self.has_started = True
+            self.starts = [each for each in self.files if DAY <= clock - each <= MONTH]
+            return False
+        since = clock - self.starts[-1]
+        if since > MONTH or since < -DAY:
+            self.starts.clear()
+        return since > MONTH
 
     def end_well(self) -> None:
         """With a clock that is right, three starts on three days are enough for all that is old."""

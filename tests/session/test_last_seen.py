@@ -32,8 +32,7 @@ def ago(**time: float) -> datetime:
         (Seen(ago(days=1), False), None, Seen(NOW, True), BELIEVED),
         (Seen(ago(days=30), True), None, Seen(NOW, True), BELIEVED),
         (Seen(ago(days=30, hours=1), True), None, Seen(NOW, False), Judgement(False, ago(days=30, hours=1))),
-        (Seen(ago(days=400), True), ago(days=365), Seen(NOW, False), Judgement(False, ago(days=365))),
-        (Seen(ago(days=365), True), ago(days=29), Seen(NOW, True), BELIEVED),
+        (Seen(ago(days=365), True), ago(days=2), Seen(NOW, False), Judgement(False, ago(days=365))),
         (Seen(ago(hours=-1), True), ago(days=2), Seen(NOW, False), NOT_BELIEVED),
         (Seen(ago(days=-365), True), None, Seen(NOW, False), NOT_BELIEVED),
         (None, None, Seen(NOW, False), NOT_BELIEVED),
@@ -42,9 +41,11 @@ def ago(**time: float) -> datetime:
     ],
 )
 def test_a_clock_is_believed_if_a_time_of_the_last_thirty_days_agrees(seen, trace, noted, judgement):
-    """A start of an earlier day, or else a session's file; never what may be of this start."""
+    """A start of an earlier day; a session's file only where no start is noted; never what may be of this
+    start."""
 
     def newest_trace(until: datetime) -> datetime | None:
+        assert seen is None
         assert until == ago(days=1)
         return trace
 
@@ -92,11 +93,24 @@ def test_where_nothing_can_be_noted_nothing_is_believed(home):
 
 @pytest.mark.parametrize(("age", "judgement"), [(2, True), (0.5, False), (-3, False), (40, False)])
 def test_a_sessions_file_of_an_earlier_day_agrees(home, age, judgement):
-    """Of any program. One of today may be of this very start; one that is still to come agrees with none."""
+    """Of any program, where nothing is noted. One of today may be of this very start; one that is still to
+    come agrees with none."""
     store = open_store("soleur")
     assert isinstance(store, FileStore)
     with Session.create(store) as session:
         session.append(user_entry("hello"))
     touch(session.ref.path, ago(days=age).timestamp())
-    remember(ago(days=100))
     assert judge_clock(lambda: NOW).is_believed is judgement
+
+
+def test_a_file_that_a_wrong_clock_wrote_agrees_with_no_later_one(home):
+    """A year ahead on one day, and almost as far on another, with days in between on which it was right."""
+    store = open_store("soleur")
+    assert isinstance(store, FileStore)
+    assert judge_clock(lambda: NOW) == NOT_BELIEVED
+    with Session.create(store) as session:
+        session.append(user_entry("hello"))
+    touch(session.ref.path, (NOW + timedelta(days=366)).timestamp())
+    days = [366, 1.2, 2.4, 3.6, 4 + 364]
+    believed = [judge_clock(lambda at=at: NOW + timedelta(days=at)).is_believed for at in days]  # type: ignore[misc]
+    assert believed == [False, False, True, True, False]

@@ -5,10 +5,13 @@ is noted:
 
     ~/.cache/perdure/last-seen        a time, and `agreed` or `alone`
 
-The clock is believed if it is at most 30 days behind another time, which is at least a day old so that this
-start cannot have made it: the one that is noted, or that of the newest session's file. After a greater leap
-nothing is removed, until a start that comes at least a day later agrees. A clock that is wrong for longer is
-believed. The same holds where nothing is noted, and where the clock was set back.
+The clock is believed if it is at most 30 days ahead of the time that is noted, and that is at least a day
+old, so that this start cannot have made it. After a greater leap nothing is removed, until a start that comes
+at least a day later agrees. A clock that is wrong for longer is believed. The same holds where the clock was
+set back.
+
+Where nothing is noted, the time of the newest session's file stands for it, if that is at least a day old. It
+counts nowhere else: a file that was written under a wrong clock would agree with the next wrong clock.
 """
 
 from __future__ import annotations
@@ -53,15 +56,12 @@ def judge(
     seen: Seen | None, now: datetime, newest_trace: Callable[[datetime], datetime | None]
 ) -> tuple[Seen, Judgement]:
     """What to note, and what to think of the clock. `newest_trace` finds the latest time that something was
-    saved at, up to the one it is given."""
+    saved at, up to the one it is given; it is asked where nothing is noted."""
     if seen and now < seen.when:
         return Seen(now, False), Judgement(False)
     if seen and now - seen.when < _DAY:
         return seen, Judgement(seen.is_agreed)
-    last = seen.when if seen else None
-    if last is None or now - last > LONGEST_LEAP:
-        trace = newest_trace(now - _DAY)
-        last = max((each for each in (last, trace) if each), default=None)
+    last = seen.when if seen else newest_trace(now - _DAY)
     if last is not None and now - last <= LONGEST_LEAP:
         return Seen(now, True), Judgement(True)
     return Seen(now, False), Judgement(False, last)
