@@ -34,7 +34,11 @@ class Months:
         self.files: list[datetime] = []
         """What the clock said when each session's file was written."""
         self.starts: list[datetime] = []
-        """And at the starts since it last leapt, or was set back."""
+        """And at the starts since it last leapt, or was set back, or a leap was told."""
+        self.untold: datetime | None = None
+        """What it said before a leap that is still to be told."""
+        self.may_leap = True
+        """Whether there was a leap since one was told, or nearly one: the clock is noted once a day."""
         self.has_started = False
         self.deleted: dict[str, datetime] = {}
         """What is in the trash, and when it came there, by the clock."""
@@ -51,7 +55,7 @@ class Months:
                 self.error = timedelta()
             elif self.random.random() < 0.3:
                 self.err()
-            for act in self.random.sample([self.delete, self.talk, self.start], 3):
+            for act in self.random.sample([self.delete, self.talk, self.look, self.start], 3):
                 act()
         self.end_well()
         return self.counted
@@ -88,37 +92,54 @@ class Months:
     def start(self) -> None:
         """As `aur` does it by itself."""
         clock = self.clock
-        judgement = last_seen.judge_clock(lambda: clock)
+        told: list[datetime] = []
+        is_believed = last_seen.judge_clock(told.append, lambda: clock)
         gone: set[str] = set()
-        if judgement.is_believed:
+        if is_believed:
             gone = {each.id for each in expiry.empty_trash([self.home], now=lambda: clock).gone}
         old = {name for name, when in self.deleted.items() if clock - when > MONTH}
         assert gone <= old
-        is_leap = self.compare(clock)
-        has_witness = any(clock - each >= DAY for each in self.starts)
+        has_witness = self.compare(clock)
         assert has_witness or not gone, f"{len(gone)} went by a clock that stands alone: {clock}"
-        assert has_witness or not judgement.is_believed
-        assert judgement.leapt_from or not is_leap
-        assert judgement.leapt_from is None or clock - judgement.leapt_from > MONTH
+        assert has_witness or not is_believed
+        assert told or not self.untold, "a leap is not told"
+        if told:
+            assert self.may_leap, "a leap is told twice"
+            assert not is_believed
+            assert clock - told[0] > MONTH
+            self.starts, self.untold, self.may_leap = [], None, False
         for name in gone:
             del self.deleted[name]
         assert set(os.listdir(os.path.join(self.home.path, "trash"))) == set(self.deleted)
         self.starts.append(clock)
         self.counted["gone"] += len(gone)
-        self.counted["kept by a clock alone"] += 0 if judgement.is_believed else len(old)
-        self.counted["leaps told"] += judgement.leapt_from is not None
+        self.counted["kept by a clock alone"] += 0 if is_believed else len(old)
+        self.counted["leaps told"] += len(told)
+
+    def look(self) -> None:
+        """As `pi` does it for its logs: it tells nothing."""
+        clock = self.clock
+        is_believed = last_seen.judge_clock(now=lambda: clock)
+        assert self.compare(clock) or not is_believed
+        self.starts.append(clock)
+        self.counted["leaps left to be told"] += self.untold is not None
 
     def compare(self, clock: datetime) -> bool:
-        """Whether the clock has leapt since the last start. What was seen before a leap, or before the clock
-        was set back by more than a day, agrees with nothing any more. Files agree with the first start."""
+        """Whether a start of an earlier day agrees with the clock. What was seen before a leap, or before the
+        clock was set back by more than a day, agrees with nothing any more. Files agree with the first."""
         if not self.has_started:
             self.has_started = True
             self.starts = [each for each in self.files if DAY <= clock - each <= MONTH]
-            return False
-        since = clock - self.starts[-1]
-        if since > MONTH or since < -DAY:
-            self.starts.clear()
-        return since > MONTH
+        else:
+            last = self.starts[-1]
+            if self.untold and clock - self.untold <= MONTH:
+                self.untold = None  # the clock is back
+            if clock - last > MONTH:
+                self.untold = self.untold or last
+            self.may_leap |= clock - last > MONTH - DAY
+            if clock - last > MONTH or last - clock > DAY:
+                self.starts = []
+        return any(clock - each >= DAY for each in self.starts)
 
     def end_well(self) -> None:
         """With a clock that is right, three starts on three days are enough for all that is old."""

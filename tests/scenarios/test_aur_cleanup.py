@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from perdure.agent.tools import bash_log
 from perdure.front.output import Output
 from perdure.programs.aur import background
 from perdure.session import ids, trash
@@ -22,7 +23,7 @@ from perdure.session.stores.file_store import FileStore
 from perdure.session.stores.lock import Lock
 from perdure.session.trash_note import NOTE
 from tests import processes
-from tests.aged_sessions import Sessions, remember, turn
+from tests.aged_sessions import Sessions, remember, touch, turn
 from tests.programs.started import aur
 
 __all__ = ["aur"]
@@ -358,6 +359,24 @@ def test_aur_09_one_start_with_a_clock_a_year_ahead_removes_nothing_and_that_is_
     assert (sessions.ids, trashed(sessions)) == (["session-bbb"], ["session-aaa", "session-ccc"])
     config.unlink()
     assert aur.within(*LIST).err == SET_ASIDE
+
+
+def test_aur_09_a_leap_that_pi_saw_first_is_said_all_the_same(aur, sessions, leap, tmp_path):
+    """`pi` asks whether the clock is believed before logs of commands expire, and tells nothing of it."""
+    config = configure(sessions)
+    (tmp_path / "perdure-bash-old").mkdir()
+    touch(tmp_path / "perdure-bash-old", (NOW - timedelta(days=8)).timestamp())
+    leap(365)
+    bash_log.expire(str(tmp_path))
+    assert (tmp_path / "perdure-bash-old").exists()
+    for _ in range(2):
+        background.clean_up("")
+    assert sessions.ids == ["session-aaa", "session-bbb"]
+    config.unlink()
+    said, again = aur.within(*LIST), aur.within(*LIST)
+    assert f"{NOW:%Y-%m-%d}" in said.err
+    assert f"{NOW + timedelta(days=365):%Y-%m-%d}" in said.err
+    assert (said.err.count("\n"), again.err) == (1, "")
 
 
 def test_aur_09_after_two_months_away_the_clean_up_goes_on_the_next_day(aur, sessions, leap):

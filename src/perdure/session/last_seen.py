@@ -3,7 +3,7 @@
 A computer's clock may be years off for a while. So whatever goes by its age asks here first. The time of that
 is noted:
 
-    ~/.cache/perdure/last-seen        a time, and `agreed` or `alone`
+    ~/.cache/perdure/last-seen        a time; `agreed` or `alone`; the time before a leap, until it is told
 
 The clock is believed if it is at most 30 days ahead of the time that is noted, and that is at least a day
 old, so that this start cannot have made it. After a greater leap nothing is removed, until a start that comes
@@ -12,6 +12,9 @@ set back.
 
 Where nothing is noted, the time of the newest session's file stands for it, if that is at least a day old. It
 counts nowhere else: a file that was written under a wrong clock would agree with the next wrong clock.
+
+Not everyone who asks can tell the user of a leap. So it stays noted until somebody tells it, who does not
+believe the clock before a day has passed since; unless the clock is back by then.
 """
 
 from __future__ import annotations
@@ -40,49 +43,52 @@ class Seen(NamedTuple):
 
     when: datetime
     is_agreed: bool
-    """True if another time agreed with it."""
+    """True if another time agreed with it: the clock is believed."""
+    untold: datetime | None = None
+    """The last time seen before a leap of more than 30 days that the user has not been told of."""
 
 
-class Judgement(NamedTuple):
-    """What is thought of the clock."""
-
-    is_believed: bool
-    leapt_from: datetime | None = None
-    """The last time seen, if the clock has just left it behind by more than 30 days; None at the next start,
-    so that it is said once."""
-
-
-def judge(
-    seen: Seen | None, now: datetime, newest_trace: Callable[[datetime], datetime | None]
-) -> tuple[Seen, Judgement]:
-    """What to note, and what to think of the clock. `newest_trace` finds the latest time that something was
-    saved at, up to the one it is given; it is asked where nothing is noted."""
+def judge(seen: Seen | None, now: datetime, newest_trace: Callable[[datetime], datetime | None]) -> Seen:
+    """What to note of the clock. `newest_trace` finds the latest time that something was saved at, up to the
+    one it is given; it is asked where nothing is noted."""
+    untold = seen.untold if seen and seen.untold and now - seen.untold > LONGEST_LEAP else None
     if seen and now < seen.when:
-        return Seen(now, False), Judgement(False)
+        return Seen(now, False, untold)
     if seen and now - seen.when < _DAY:
-        return seen, Judgement(seen.is_agreed)
+        return seen
     last = seen.when if seen else newest_trace(now - _DAY)
-    if last is not None and now - last <= LONGEST_LEAP:
-        return Seen(now, True), Judgement(True)
-    return Seen(now, False), Judgement(False, last)
+    if last is None:
+        return Seen(now, False)
+    is_leap = now - last > LONGEST_LEAP
+    return Seen(now, not is_leap, untold or (last if is_leap else None))
 
 
-def judge_clock(now: ids.Clock = ids.now) -> Judgement:
-    """Compare the clock with the last time that was seen, and note it, at most once a day. What cannot be
-    noted is not believed the next time."""
+def judge_clock(tell: Callable[[datetime], object] | None = None, now: ids.Clock = ids.now) -> bool:
+    """Compare the clock with the last time that was seen, and note it, at most once a day. Returns whether it
+    is believed. What cannot be noted is not believed the next time.
+
+    `tell` is called with the time before a leap that the user has not been told of. If it fails, that is not
+    noted as told."""
     try:
         path = config.cache(_NAME)
     except NoHome:
-        return Judgement(False)
-    before = _noted(path)
-    after, judgement = judge(before, now(), _newest_session)
+        return False
+    before, clock = _noted(path), now()
+    after = judge(before, clock, _newest_session)
+    if tell and after.untold:
+        tell(after.untold)
+        after = Seen(clock, False)
     if after != before:
         with contextlib.suppress(PerdureError, OSError):
             folder, name = os.path.split(path)
             files.make_folder(folder)
-            word = _AGREED if after.is_agreed else _ALONE
-            files.replace(folder, name, f"{ids.stamp(after.when)} {word}\n".encode())
-    return judgement
+            files.replace(folder, name, _as_text(after).encode())
+    return after.is_agreed
+
+
+def _as_text(seen: Seen) -> str:
+    words = [ids.stamp(seen.when), _AGREED if seen.is_agreed else _ALONE]
+    return " ".join([*words, *([ids.stamp(seen.untold)] if seen.untold else [])]) + "\n"
 
 
 def _noted(path: str) -> Seen | None:
@@ -90,11 +96,13 @@ def _noted(path: str) -> Seen | None:
     try:
         with files.open_to_read(*os.path.split(path)) as file:
             text = files.read_all(file.fileno(), _LONGEST_NOTE).decode("ascii")
-        stamp, word = text.split()
+        stamp, word, *untold = text.split()
     except (Unreadable, OSError, ValueError):
         return None
     when = ids.moment(stamp)
-    return Seen(when, word == _AGREED) if when and word in (_AGREED, _ALONE) else None
+    if not when or word not in (_AGREED, _ALONE):
+        return None
+    return Seen(when, word == _AGREED, ids.moment(untold[0]) if untold else None)
 
 
 def _newest_session(until: datetime) -> datetime | None:

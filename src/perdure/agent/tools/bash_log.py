@@ -71,7 +71,7 @@ def expire(folder: str = "") -> None:
 def _is_clock_believed() -> bool:
     from perdure.session import last_seen  # few start with logs that are old
 
-    return last_seen.judge_clock().is_believed
+    return last_seen.judge_clock()
 
 
 class _Log(NamedTuple):

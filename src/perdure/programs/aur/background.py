@@ -192,10 +192,7 @@ def _clean_up(about: "Sequence[str]") -> None:
     if days is None:
         _leave_report(unsaid, [], [f"No session is cleaned up: {each}" for each in wrong])
         return
-    clock = last_seen.judge_clock()
-    if clock.leapt_from:
-        _leave_report(unsaid, [], [_told_leap(clock.leapt_from)])
-    if not clock.is_believed:
+    if not last_seen.judge_clock(lambda last: _leave_report(unsaid, [], [_told_leap(last)])):
         return
     is_noted = False
 
@@ -264,8 +261,8 @@ def _told_leap(last: "datetime") -> str:
     from perdure.session import ids
 
     return (
-        f"Nothing was cleaned up: the clock says {ids.now():%Y-%m-%d}, and the last time seen here was "
-        f"{last:%Y-%m-%d}; if the clock is right, a start from tomorrow on cleans up, and "
+        f"Nothing was cleaned up: the clock says {ids.now():%Y-%m-%d}, after a leap from {last:%Y-%m-%d}, "
+        "the last time seen before; if the clock is right, a start from tomorrow on cleans up, and "
         "`pi sessions trash --empty --days 30` empties the trash now"
     )
 
