@@ -1,5 +1,6 @@
 """Whose files are: a save takes none away from its owner, and root leaves none behind in a user's home."""
 
+import errno
 import os
 import struct
 from collections.abc import Callable
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from perdure.agent.tools import replacing
+from perdure.agent.tools.workspace import Place
 from perdure.errors import NotSaved
 from perdure.session.entry import Custom
 from perdure.session.session import Session
@@ -108,6 +111,45 @@ def test_a_replaced_file_keeps_its_access_list():
         act(OTHER, lambda: (home / "file").read_bytes())
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+@pytest.mark.parametrize("whose", [ROOT, USER])
+def test_a_replaced_file_gets_no_access_list_that_it_did_not_have(mode, whose):
+    """From its folder, which has one for new files. Also none that only begins to count with the next
+    chmod; nor do the model's tools bring one."""
+    with home_of_user() as home:
+        write(home, b"old", mode)
+        os.chown(home / "file", whose, GROUP)
+        try:
+            listed = access_list(user=7, other_user=6, group=5, mask=7)
+            os.setxattr(home, "system.posix_acl_default", listed)
+        except (OSError, AttributeError):
+            pytest.skip("needs a file system with access lists")
+        replacing.replace(Place(str(home / "new"), "new"), b"x")
+        assert "system.posix_acl_access" in os.listxattr(home / "new")
+        for replace in (
+            lambda: files.replace(str(home), "file", b"new"),
+            lambda: replacing.replace(Place(str(home / "file"), "file"), b"new"),
+        ):
+            replace()
+            found = (home / "file").stat()
+            assert "system.posix_acl_access" not in os.listxattr(home / "file")
+            assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (whose, GROUP, mode)
+
+
+def test_where_a_file_system_has_no_access_lists_files_are_replaced(tmp_path, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    for name in ("getxattr", "setxattr", "removexattr"):
+        monkeypatch.setattr(os, name, refuse)
+    for mode in (0o600, 0o640):
+        (tmp_path / "file").write_bytes(b"old")
+        os.chmod(tmp_path / "file", mode)
+        files.replace(str(tmp_path), "file", b"new")
+        assert (tmp_path / "file").read_bytes() == b"new"
+        assert (tmp_path / "file").stat().st_mode & 0o7777 == mode
+
+
 def test_the_owner_is_on_disk_before_the_name_is(monkeypatch):
     """Whatever a power cut leaves belongs to whom the file belongs."""
     calls: list[str] = []
@@ -128,7 +170,7 @@ def test_the_owner_is_on_disk_before_the_name_is(monkeypatch):
 def test_the_usual_save_asks_whose_the_file_is_and_changes_nothing(tmp_path, monkeypatch):
     (tmp_path / "file").write_bytes(b"old")
     os.chmod(tmp_path / "file", 0o600)
-    for name in ("fchown", "chown", "fchmod", "setxattr", "getxattr"):
+    for name in ("fchown", "chown", "fchmod", "setxattr", "removexattr"):
         monkeypatch.setattr(os, name, lambda *_, n=name, **__: pytest.fail(n))
     files.replace(str(tmp_path), "file", b"new")
     assert (tmp_path / "file").read_bytes() == b"new"

@@ -23,12 +23,13 @@ def is_root() -> bool:
 
 def keep(made: int, before: os.stat_result, path: str = "") -> bool:
     """Give a new file the owner, group and mode of the one that it is to replace, and the access list of the
-    one at `path`. Returns whether anything had to be changed. OwnerNotKept if the owner cannot be kept, or a
-    group that may do something with the file."""
+    one at `path`, or none: its folder may have given it one. Returns whether anything had to be changed.
+    OwnerNotKept if the owner cannot be kept, or a group that may do something with the file."""
     if not hasattr(os, "fchown"):
         return False
     own, mode = os.fstat(made), stat.S_IMODE(before.st_mode) & 0o777  # it runs as nobody else
     access_list = _access_list(path) if path and mode & 0o070 else b""  # whose limit are the group's bits
+    is_list_removed = not access_list and _remove_access_list(made)
     if own.st_uid != before.st_uid:
         try:
             os.fchown(made, before.st_uid, before.st_gid)
@@ -41,7 +42,7 @@ def keep(made: int, before: os.stat_result, path: str = "") -> bool:
             if mode & 0o070:
                 raise OwnerNotKept(_group(before.st_gid), _group(own.st_gid), is_group=True) from error
     elif not access_list and stat.S_IMODE(own.st_mode) == mode:
-        return False
+        return is_list_removed
     if access_list:
         os.setxattr(made, _ACCESS_LIST, access_list)  # which contains the mode
     else:
@@ -49,12 +50,22 @@ def keep(made: int, before: os.stat_result, path: str = "") -> bool:
     return True
 
 
-def _access_list(path: str) -> bytes:
-    """See acl(5), as the kernel keeps it; empty if there is none."""
+def _access_list(file: str | int) -> bytes:
+    """See acl(5), as the kernel keeps it; empty if there is none, or the file system has no such lists."""
+    if not hasattr(os, "getxattr"):
+        return b""
     try:
-        return os.getxattr(path, _ACCESS_LIST, follow_symlinks=False) if hasattr(os, "getxattr") else b""
+        return os.getxattr(file, _ACCESS_LIST, follow_symlinks=isinstance(file, int))
     except OSError:
         return b""
+
+
+def _remove_access_list(made: int) -> bool:
+    """Whether there was one."""
+    if not _access_list(made):
+        return False
+    os.removexattr(made, _ACCESS_LIST)
+    return True
 
 
 def give_to_owner_of(folder: int, made: int) -> None:
