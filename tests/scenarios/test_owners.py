@@ -136,7 +136,8 @@ def commit_as_root() -> None:
 
 
 def test_another_user_of_a_shared_workspace_is_told_at_once():
-    """Whose conversation it is, which file, and what to do; nothing of it changes."""
+    """Whose conversation it is, which file, and what to do; nothing of it changes. They begin conversations
+    of their own there, and go on with this one when session.json is theirs; no other file changes hands."""
     alone(resume_as_another)
 
 
@@ -147,7 +148,7 @@ def resume_as_another() -> None:
         for folder, uid in ((space, USER), (other, OTHER)):
             folder.mkdir()
             os.chown(folder, uid, GROUP)
-            os.chmod(folder, 0o2770)
+            os.chmod(folder, 0o2775)
         run(USER, home, "cortext", ["init", "--no-commit"], cwd=space)
         run(USER, home, "cortext", ["start", "brainstorm", "Topic"], "An idea\n", cwd=space)
         (state,) = space.glob("conversations/*/*/.session/session.json")
@@ -160,3 +161,11 @@ def resume_as_another() -> None:
         assert "chown" in said
         assert {path: path.read_bytes() for path in state.parent.iterdir()} == before
         assert {uid for uid, _ in owners(space)} == {USER}
+        run(OTHER, other, "cortext", ["start", "plan", "Theirs"], "A plan\n", cwd=space)
+        os.chown(state, OTHER, GROUP)
+        run(OTHER, other, "cortext", ["resume", id], "Mine\n", cwd=space)
+        log = state.with_name("messages.jsonl")
+        assert log.read_bytes().startswith(before[log])
+        assert b"Mine" in log.read_bytes()
+        assert (log.stat().st_uid, state.stat().st_uid) == (USER, OTHER)
+        run(USER, home, "cortext", ["resume", id], "Again\n", cwd=space, code=1)
