@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from perdure.errors import OthersMayWrite
+from perdure.errors import NotFound, OthersMayWrite
 from perdure.session import strangers
 from perdure.session.catalog import Catalog, Scope
 from perdure.session.git_exclude import keep_out
@@ -108,18 +108,18 @@ def test_what_is_not_there_is_nobody_s(tmp_path):
 
 
 @needs_root
-@pytest.mark.parametrize("which", ["file", "folder", "link", "where the link leads"])
+@pytest.mark.parametrize("which", ["file", "link", "where the link leads"])
 def test_somebody_else_s_is_named_with_its_owner(file, which):
     """Also a link of theirs to a file of ours, and one of ours to a file of theirs."""
     path = file
     if "link" in which:
         path = file.with_name("link")
         path.symlink_to(file)
-    theirs = {"folder": file.parent, "link": path}.get(which, file)
+    theirs = path if which == "link" else file
     os.chown(theirs, NOBODY, NOBODY, follow_symlinks=False)
     found = strangers.doubt(str(path))
     assert found is not None
-    assert found.why == f"{'its folder' if which == 'folder' else 'it'} belongs to nobody"
+    assert found.why == "it belongs to nobody"
     assert found.remedy == f"`chown {'-h ' if which == 'link' else ''}root '{theirs}'`"
     assert not found.is_open
 
@@ -128,21 +128,41 @@ def test_somebody_else_s_is_named_with_its_owner(file, which):
 @pytest.mark.process
 @pytest.mark.parametrize("is_link", [False, True])
 def test_the_command_that_is_named_mends_all_there_is(file, is_link):
-    """A file, its folder, and a link in another folder, all of somebody else's, and open to everybody."""
+    """A file of somebody else's, its folder, and a link in another folder, all open to everybody."""
     path = file
     if is_link:
         path = file.parent.with_name("elsewhere") / "link"
         path.parent.mkdir()
         path.symlink_to(file)
-    for each in {path.parent, file.parent, file, path}:
+    for each in {file, path}:
         os.chown(each, NOBODY, NOBODY, follow_symlinks=False)
     file.chmod(0o666)
-    path.parent.chmod(0o777)
+    for folder in {path.parent, file.parent}:
+        folder.chmod(0o777)
     found = strangers.doubt(str(path))
     assert found is not None
     subprocess.run(found.remedy.strip("`"), shell=True, check=True)
     assert strangers.doubt(str(path)) is None
     assert strangers.doubt(str(path), also=NOBODY) is None
+
+
+@needs_root
+@pytest.mark.parametrize("which", ["folder", "all in it, too", "a folder in ours"])
+def test_root_is_never_told_to_take_a_folder_from_a_user(file, which):
+    """But to run as that user. What everybody may write to is to be closed first."""
+    path = file.parent if which == "a folder in ours" else file
+    for each in {file.parent, file} if which == "all in it, too" else {file.parent}:
+        os.chown(each, NOBODY, NOBODY)
+    found = strangers.doubt(str(path))
+    assert found is not None
+    assert (found.run_as, found.remedy, found.is_open) == ("nobody", "", False)
+    assert "run this as nobody" in found.advice
+    assert "belongs to nobody" in found.why
+    file.parent.chmod(0o777)
+    found = strangers.doubt(str(path))
+    assert found is not None
+    assert (found.remedy, found.is_open) == (f"`chmod o-w '{file.parent}'`", True)
+    assert "chown" not in found.advice
 
 
 @needs_root
@@ -306,3 +326,23 @@ def test_a_workspace_of_somebody_else_s_counts_if_the_user_has_said_so(home, tmp
             workspace_around(".workspace")
         path.chmod(right)
     assert workspace_around(".workspace").path == str(tmp_path)
+
+
+@needs_root
+def test_nobody_is_told_to_take_a_workspace_from_its_owner(home, tmp_path, monkeypatch):
+    """But to say that it counts. Root with the owner's HOME, in which that cannot be said, is to run as the
+    owner."""
+    (tmp_path / ".workspace").mkdir()
+    for path in (tmp_path, tmp_path / ".workspace"):
+        os.chown(path, NOBODY, NOBODY)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotFound) as refused:
+        workspace_around(".workspace")
+    assert f"`cortext init {tmp_path}`" in refused.value.hint
+    assert "chown" not in refused.value.hint
+    os.chown(home, NOBODY, NOBODY)
+    with pytest.raises(NotFound) as refused:
+        workspace_around(".workspace")
+    assert "run this as nobody" in refused.value.hint
+    assert "chown" not in refused.value.hint
+    assert f"cortext init {tmp_path}" not in refused.value.hint

@@ -218,11 +218,20 @@ def _doubt_of_workspace(path: str, marker: str) -> OthersMayWrite | None:
     if may_count and path in _listed_workspaces():
         return None
     advice = found.advice
-    if may_count:
+    if may_count and _has_own_home():
         from shlex import quote
 
-        advice += f", or `cortext init {quote(path)}`"
+        advice = f"if it is to count: `cortext init {quote(path)}`"
     return OthersMayWrite(config.as_typed(place), found.why, advice)
+
+
+def _has_own_home() -> bool:
+    """Whether a list of workspaces there can be the user's. Root's additions to that of another user do not
+    count: it is that user's word."""
+    try:
+        return strangers.is_own(config.user_home())
+    except NoHome:
+        return False
 
 
 def _folders_with(marker: str) -> Iterator[str]:

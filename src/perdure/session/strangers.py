@@ -19,28 +19,32 @@ from perdure.errors import OthersMayWrite
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterable
 
 
 _FOR_EVERYBODY = {"/tmp", "/private/tmp", "/var/tmp", "/private/var/tmp", "/dev/shm"}
 """Folders that have to be open to everybody: other programs fail without."""
 
 
-class Doubt(namedtuple("Doubt", "why remedy is_open")):
+class Doubt(namedtuple("Doubt", "why remedy is_open run_as")):
     """Why a file may be somebody else's word, to be put behind its name."""
 
     __slots__ = ()
 
     why: str
     remedy: str
-    """The command that mends it, for the file, its folder and where it leads."""
+    """The command that mends it, for the file, its folder and where it leads; empty if none does."""
     is_open: bool
     """Whether everybody may write there; else it has another owner."""
+    run_as: str
+    """Whose folder it is, where root asks: it would take it away from that user. Else empty."""
 
     @property
     def advice(self) -> str:
         """Whose file it is may be as it should be: then it is for its reader to say that it counts."""
-        return f"{self.remedy} mends that" if self.is_open else f"if it is to count: {self.remedy}"
+        if self.is_open:
+            return f"{self.remedy} mends that"
+        return f"if it is to count: {f'run this as {self.run_as}' if self.run_as else self.remedy}"
 
 
 def doubt(path: str, also: int | None = None) -> Doubt | None:
@@ -50,7 +54,7 @@ def doubt(path: str, also: int | None = None) -> Doubt | None:
     if own is None:
         return None
     own |= {also} if also is not None else set()
-    found: dict[str, Doubt] = {}
+    found: dict[str, os.stat_result] = {}
     try:
         here = os.lstat(path)
         places = [path, config.real_path(path)] if stat.S_ISLNK(here.st_mode) else [path]
@@ -58,13 +62,21 @@ def doubt(path: str, also: int | None = None) -> Doubt | None:
             folder = os.path.dirname(os.path.abspath(each))
             for at, status in ((each, os.lstat(each)), (folder, os.stat(folder))):
                 if is_doubtful(status, own):
-                    found.setdefault(at, _doubt(at, status, own, is_folder_of_it=at is folder))
+                    found.setdefault(at, status)
     except OSError:
         pass  # whoever reads it is told why they cannot
     if not found:
         return None
-    worst = max(found.values(), key=lambda each: each.is_open)
-    return worst._replace(remedy=f"`{' && '.join(each.remedy for each in found.values())}`")
+    worst = max(found, key=lambda at: _is_open(found[at]))
+    what = "it" if worst in places else "its folder"
+    is_open = _is_open(found[worst])
+    why = f"everybody may write to {what}" if is_open else f"{what} belongs to {_called(found[worst].st_uid)}"
+    run_as = _user_to_run_as(found.values(), own)
+    commands: list[str] = []
+    for at, status in found.items():
+        commands += [_closing(at, status)] if _is_open(status) else []
+        commands += [] if run_as or status.st_uid in own else [_taking_over(at, status)]
+    return Doubt(why, f"`{' && '.join(commands)}`" if commands else "", is_open, run_as)
 
 
 def refuse(path: str, also: int | None = None) -> None:
@@ -112,14 +124,21 @@ def is_doubtful(status: os.stat_result, own: Container[int]) -> bool:
     return status.st_uid not in own or _is_open(status)
 
 
-def _doubt(path: str, status: os.stat_result, own: Container[int], *, is_folder_of_it: bool) -> Doubt:
-    what = "its folder" if is_folder_of_it else "it"
-    taking_over = "" if status.st_uid in own else _taking_over(path, status)
-    if _is_open(status):
-        remedy = " && ".join(filter(None, (_closing(path, status), taking_over)))
-        return Doubt(f"everybody may write to {what}", remedy, True)
-    owner = _name(status.st_uid) or f"the user {status.st_uid}"
-    return Doubt(f"{what} belongs to {owner}", taking_over, False)
+def is_own(path: str) -> bool:
+    """Whether a file or folder, if it is there, belongs to somebody who counts."""
+    own = own_users()
+    try:
+        return own is None or os.stat(path).st_uid in own
+    except OSError:
+        return True
+
+
+def _user_to_run_as(found: Iterable[os.stat_result], own: Container[int]) -> str:
+    """The owner of a folder among them, if this process is root's; empty if there is none."""
+    if os.geteuid() != 0:
+        return ""
+    owners = [each.st_uid for each in found if stat.S_ISDIR(each.st_mode) and each.st_uid not in own]
+    return _called(owners[0]) if owners else ""
 
 
 def is_planted(path: str, status: os.stat_result) -> bool:
@@ -155,6 +174,10 @@ def _quoted(path: str) -> str:
     import shlex
 
     return shlex.quote(path)
+
+
+def _called(user: int) -> str:
+    return _name(user) or f"the user {user}"
 
 
 def _name(user: int) -> str:
