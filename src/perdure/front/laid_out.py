@@ -41,7 +41,7 @@ class Layout:
     def wrapped(self, text: str) -> list[str]:
         """What is not marked up, in lines that fit."""
         lines = (
-            textwrap.wrap(visible(line), self.columns, break_on_hyphens=False) or [""]
+            _Wrapper(self.columns, break_on_hyphens=False).wrap(visible(line)) or [""]
             for line in render.lines(text)
         )
         return [part for line in lines for part in line]
@@ -62,6 +62,18 @@ class Layout:
             markup=False,
             highlight=False,
         )
+
+
+class _Wrapper(textwrap.TextWrapper):
+    """Takes a word apart that is longer than a line all at once, and not anew for each of its lines."""
+
+    def _handle_long_word(
+        self, reversed_chunks: list[str], cur_line: list[str], cur_len: int, width: int
+    ) -> None:
+        super()._handle_long_word(reversed_chunks, cur_line, cur_len, width)
+        rest = reversed_chunks[-1]
+        if not rest.isspace():  # blanks at the beginning of a line are left out as one
+            reversed_chunks[-1:] = reversed([rest[at : at + width] for at in range(0, len(rest), width)])
 
 
 def is_marked(text: str) -> bool:
@@ -101,7 +113,7 @@ _THEME = {
     "markdown.table.header": "bold",
     "markdown.table.border": "dim",
 }
-_MARKED = re.compile(r"[`*_#>|\[\]<~\\&]|^ {4}|\t|^\s*(?:[-+=]|\d+[.)])", re.MULTILINE)
+_MARKED = re.compile(r"[`*_#>|\[\]<~\\&]|^ {4}|\t|^[^\S\n]*(?:[-+=]|\d+[.)])", re.MULTILINE)
 """What may be Markdown."""
 
 

@@ -40,7 +40,7 @@ def tokens(text: str) -> list[Token] | None:
     Markdown would see, or takes too long to read: then it is to be shown as it stands."""
     shown = visible(text)
     found = _parsed(shown, is_html=False)
-    if found is None or any(_has_spare_cells(token, shown) for token in found if token.type == "table_open"):
+    if found is None or _has_spare_cells(found, shown.split("\n")):
         return None
     for token in found:
         if token.children:
@@ -70,11 +70,16 @@ def _parser(is_html: bool) -> MarkdownIt:
     return parser.enable(["table", "strikethrough"]).disable("reference")
 
 
-def _has_spare_cells(table: Token, text: str) -> bool:
-    """Whether a row has more cells than the table has columns: those are not shown."""
-    first, last = table.map or (0, 0)
-    counts = [len(re.findall(r"(?<!\\)\|", line.strip().strip("|"))) for line in text.split("\n")[first:last]]
-    return bool(counts) and max(counts) > counts[0]
+def _has_spare_cells(found: Sequence[Token], lines: Sequence[str]) -> bool:
+    """Whether a row has more cells than its table has columns: those are not shown."""
+    for table in found:
+        if table.type == "table_open":
+            first, last = table.map or (0, 0)
+            rows = (line.strip().strip("|") for line in lines[first:last])
+            counts = [len(re.findall(r"(?<!\\)\|", row)) for row in rows]
+            if counts and max(counts) > counts[0]:
+                return True
+    return False
 
 
 def _inline(children: Sequence[Token]) -> Iterator[Token]:

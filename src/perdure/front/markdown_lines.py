@@ -224,7 +224,7 @@ _FENCE = re.compile(r"(?P<mark>`{3,}+(?=[^`]*$)|~{3,}+)(?P<info>.*)", re.DOTALL)
 _ITEM = re.compile(r"(?P<mark>[-+*]|(?P<number>[0-9]{1,9})[.)])(?P<gap> +|$)")
 _ITEM_IN_TEXT = re.compile(r"(?:[-+*]|1[.)]) +[^ ]")
 """Those that no blank line has to stand before."""
-_DELIMITER = re.compile(r"\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *")
+_DELIMITER = re.compile(r"\|? *+:?-++:? *+(?:\| *+:?-++:? *+)*+\|? *+")
 
 
 def _is_delimiter(body: str, above: str) -> bool:

@@ -185,8 +185,14 @@ def _what(name: str, arguments: Any) -> str:
 
 
 _FILE = re.compile(r'<file name="[^"\n]*">(?:\n.*?\n)?</file>\n?', re.DOTALL)
+_FILE_END = "\n</file>"
+"""Behind the last one only empty files can be: each beginning of another would be searched to the end."""
+_EMPTY_FILE = re.compile(r'<file name="[^"\n]*"></file>\n?')
 
 
 def words(text: str) -> str:
     """What somebody typed, without the files that they named in it, which were sent before it."""
-    return _FILE.sub("", text).strip("\n") or text
+    end = text.rfind(_FILE_END) + len(_FILE_END) if _FILE_END in text else 0
+    end += text.startswith("\n", end)
+    said = _FILE.sub("", text[:end]) + _EMPTY_FILE.sub("", text[end:])
+    return said.strip("\n") or text
