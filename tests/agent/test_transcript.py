@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.agent.transcript import render, shortened
+from perdure.agent.transcript import render, shortened, without
 from perdure.session.entry import AnyMessage, Assistant, Image, Text, Thinking, ToolCall, ToolResult, User
 from tests.generated import messages
 
@@ -76,3 +76,23 @@ def test_a_text_is_shortened_to_its_beginning_and_end(text, most):
 @pytest.mark.parametrize("most", [0, 1, 30])
 def test_very_little_room_is_no_error(most):
     assert shortened("x" * 100, most) == "x" * most
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("a<x>b</x>c", "ac"),
+        ("<x><y></x></y>", "</y>"),
+        ("<y><x></x>", "<y>"),
+        ("</x><x>", "</x><x>"),
+        ("<x></x></x>", "</x>"),
+    ],
+)
+def test_what_begins_and_ends_with_marks_is_left_out(text, left):
+    assert without(text, {"<x>": "</x>", "<y>": "</y>"}) == left
+
+
+def test_any_number_of_marks_without_an_end_stay():
+    """In steps that grow with their number."""
+    text = "</x>" + "<x>" * 300_000
+    assert without(text, {"<x>": "</x>", "<y>": "</y>"}) == text

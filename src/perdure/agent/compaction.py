@@ -13,7 +13,6 @@ even the last turn is too long, nothing is kept as it is, and the user's last re
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from itertools import accumulate
@@ -27,7 +26,7 @@ from perdure.agent.limits import AnswerRoom
 from perdure.agent.models import Finished, LanguageModel, Model, Request, Sent, Usage
 from perdure.agent.settings import USUAL_LIMITS, Limits
 from perdure.agent.tokens import CHARACTERS, Counter, of_message, of_text
-from perdure.agent.transcript import render, shortened, text_of
+from perdure.agent.transcript import render, shortened, text_of, without
 from perdure.errors import ContextOverflow, ModelError, UsageError
 from perdure.session import context
 from perdure.session.entry import AnyMessage, Assistant, Compaction, Entry, ToolResult, User
@@ -446,7 +445,7 @@ _LISTS = ("read-files", "modified-files")
 
 def _without_lists(summary: str) -> str:
     """A summary as its model wrote it: the lists are made anew each time."""
-    return re.sub(rf"(?s)\n\n<({'|'.join(_LISTS)})>\n.*?\n</\1>", "", summary)
+    return without(summary, {f"\n\n<{tag}>\n": f"\n</{tag}>" for tag in _LISTS})
 
 
 def _listed(names: Sequence[str], most: int) -> str:

@@ -6,7 +6,8 @@ user said first stays, and the newest; that something is left out between them i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from perdure.agent.tokens import CHARACTERS
 from perdure.session.entry import (
@@ -98,3 +99,16 @@ def shortened(text: str, most: int) -> str:
     if left < 40:
         return text[:most]
     return text[: left - left // 3] + between + text[-(left // 3) :]
+
+
+def without(text: str, marks: Mapping[str, str]) -> str:
+    """The text without all that begins with one of these marks and ends with the one that belongs to it. What
+    has no end stays, and is not searched for it again wherever something begins."""
+    last = {begin: text.rfind(end) for begin, end in marks.items()}
+    pieces, at = [], 0
+    for found in re.finditer(f"(?=({'|'.join(map(re.escape, marks))}))", text):
+        inside = found.start() + len(found[1])
+        if found.start() >= at and inside <= last[found[1]]:
+            pieces.append(text[at : found.start()])
+            at = text.index(marks[found[1]], inside) + len(marks[found[1]])
+    return "".join([*pieces, text[at:]])

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from perdure.agent.models import OFFLINE, Model, Piece, Request, Sent
 from perdure.agent.models.offline import Offline
-from perdure.agent.models.offline.summary import SECTIONS, Said, requested, summary
+from perdure.agent.models.offline.summary import SECTIONS, Said, is_request, last_request, requested, summary
 from perdure.agent.transcript import render
 from perdure.session.entry import Assistant, Text, User
 from tests.agent.models.offline_talk import folder, said, talk
@@ -177,3 +177,17 @@ def test_a_user_may_ask_for_a_summary_too():
     text = answer(*said, User("summarise our conversation"))
     assert "Count the sheep." in within(text, "## Goal")
     assert "There are 3." in within(text, "### Done")
+
+
+@pytest.mark.parametrize("mark", ["conversation", "previous-summary", "summary", "request", "read-files"])
+def test_any_number_of_marks_without_an_end_are_words(mark):
+    """In steps that grow with their number."""
+    text = f"</{mark}>" + f"<{mark}>\n" * 50_000
+    assert last_request(text) == ""
+    assert is_request(text) is False
+    assert requested(f"<conversation>\n[User]: {text}\n</conversation>\n{text}")
+
+
+def test_a_heading_of_an_earlier_summary_may_be_of_any_length():
+    kept = summary([], f"## Goal{' ' * 2**20}x\n- ship it")
+    assert "ship it" in kept

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from perdure.agent.models.offline import WITHOUT_TOOLS
 from perdure.agent.models.offline.wording import one_line
-from perdure.agent.transcript import render
+from perdure.agent.transcript import render, without
 from perdure.session.entry import AnyMessage
 
 SECTIONS = (
@@ -40,9 +40,10 @@ _OF_ITSELF = re.compile(
 """What this program says, or said in older versions, of itself at the beginning of an answer."""
 LAST_REQUEST = "The last request, word for word: "
 
-_CONVERSATION = re.compile(r"(?s)<conversation>(.*)</conversation>")
-_PREVIOUS = re.compile(r"(?s)<previous-summary>(.*?)</previous-summary>")
-_CONDENSED = re.compile(r"(?s)<summary>(.*)</summary>")
+_CONVERSATION = ("<conversation>", "</conversation>")
+_PREVIOUS = ("<previous-summary>", "</previous-summary>")
+_CONDENSED = ("<summary>", "</summary>")
+_REQUEST = ("<request>\n", "\n</request>")
 _SPEAKER = re.compile(r"(?m)^\[(User|Assistant|Assistant thinking|Assistant tool calls|Tool result)\]: ?")
 _RULE = re.compile(r"(?i)\b(?:must|never|always|don't|do not|only|prefer|avoid|should|without|keep)\b")
 _DECISION = re.compile(
@@ -57,7 +58,7 @@ _BULLET = r"^\s*(?:[-*]|\d+[.)])\s+(?:\[.\]\s*)?"
 _FAILED = "(failed) "
 _CHANGED = "Changed: "
 _READ = "Looked at: "
-_LISTS = r"(?s)<(read-files|modified-files|request)>.*?</\1>"
+_LISTS = {f"<{tag}>": f"</{tag}>" for tag in ("read-files", "modified-files", "request")}
 """What is kept beside a summary, and not by it."""
 _CHANGING = re.compile(r"\b(?:edit|write)\b")
 
@@ -68,19 +69,33 @@ class Said(NamedTuple):
 
 
 def is_request(text: str) -> bool:
-    return _CONVERSATION.search(text) is not None
+    return _up_to_last(text, _CONVERSATION) is not None
+
+
+def _up_to_next(text: str, marks: tuple[str, str]) -> str | None:
+    """What stands between the first of the one mark and the next of the other; None without both."""
+    _, begun, rest = text.partition(marks[0])
+    inside, ended, _ = rest.partition(marks[1])
+    return inside if begun and ended else None
+
+
+def _up_to_last(text: str, marks: tuple[str, str]) -> str | None:
+    """The same up to the last of the other."""
+    _, begun, rest = text.partition(marks[0])
+    inside, ended, _ = rest.rpartition(marks[1])
+    return inside if begun and ended else None
 
 
 def requested(text: str) -> str:
     """The summary a request for one asks for."""
-    conversation = _CONVERSATION.search(text)
-    around = _CONVERSATION.sub("", text)
-    said = _conversation_of(conversation[1]) if conversation else []
-    earlier = _PREVIOUS.search(around)
-    if said and said[0].who == "User" and (condensed := _CONDENSED.search(said[0].text)):
+    conversation = _up_to_last(text, _CONVERSATION)
+    around = text if conversation is None else text.replace(conversation.join(_CONVERSATION), "", 1)
+    said = _conversation_of(conversation or "")
+    earlier = _up_to_next(around, _PREVIOUS)
+    if said and said[0].who == "User" and (condensed := _up_to_last(said[0].text, _CONDENSED)) is not None:
         earlier, said = condensed, said[1:]
     focus = re.search(r"(?m)^Look at this in particular: (.+)$", around)
-    return summary(said, earlier[1] if earlier else "", focus[1] if focus else "")
+    return summary(said, earlier or "", focus[1] if focus else "")
 
 
 def _conversation_of(text: str) -> list[Said]:
@@ -97,7 +112,7 @@ def _without_its_name(said: str) -> str:
 
 def summary(said: Sequence[Said], previous: str = "", focus: str = "") -> str:
     """In the sections that a reader of summaries expects."""
-    old, new = _sections(re.sub(_LISTS, "", previous)), _extracted(said)
+    old, new = _sections(without(previous, _LISTS)), _extracted(said)
     if focus:
         new["Critical Context"].insert(0, f"To be looked at in particular: {one_line(focus, _WIDTH)}")
     merged = {}
@@ -138,8 +153,8 @@ def where_it_stopped(messages: Sequence[AnyMessage]) -> str:
 
 def last_request(summary: str) -> str:
     """What the user had asked for last, if the summary of an unfinished turn says so; else empty."""
-    if quoted := re.search(r"(?s)<request>\n(.*?)\n</request>", summary):
-        return quoted[1]
+    if (quoted := _up_to_next(summary, _REQUEST)) is not None:
+        return quoted
     # The turn's own summary stands behind that of what came before it.
     _, found, rest = summary.rpartition(LAST_REQUEST)
     return rest.partition("\n")[0].strip() if found else ""
@@ -157,7 +172,7 @@ def _sections(text: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     name = "Critical Context"
     for line in text.split("\n"):
-        heading = re.match(r"#{1,4}\s*(.+?)\s*:?\s*$", line)
+        heading = re.match(r"#{1,4}\s*(.+)", line)
         if heading:
             title = heading[1].lower()
             name = next((each for each in _MOST if title.startswith(each.lower()[:8])), "Critical Context")
