@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.agent.mcp.reach import Local, Misconfigured, Remote, reached, shown
+from perdure.agent.mcp.secrets import with_variables, without_credentials
 from perdure.agent.models.http_errors import masked
 from perdure.agent.settings import McpServer
 
@@ -205,3 +206,15 @@ def test_a_variable_of_the_users_may_not_be_in_a_message(value):
         assert masked("/home/me-0x7/project is for production", found.secrets).endswith(" is for production")
     if "#" not in value and "?" not in value:
         assert digits in reached(server(url="http://host/${X}"), environment, "/").secrets
+
+
+def test_any_number_of_variables_without_an_end_stay():
+    """In steps that grow with their number."""
+    word = "${KEY}" + "${A:-" * 200_000
+    assert with_variables(word, lambda _: "x") == "x" + "${A:-" * 200_000
+
+
+def test_any_number_of_addresses_in_one_are_one():
+    """In steps that grow with their number; what is asked of it is left out."""
+    assert without_credentials("a://" * 300_000 + "?key=x") == "a://" * 300_000
+    assert without_credentials("a://" * 300_000) == "a://" * 300_000

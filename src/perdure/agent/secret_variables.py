@@ -37,7 +37,7 @@ _PATH = re.compile(r"([/~]|\.\.?/|[A-Za-z]:[\\/]|[\w.-]+/[\w./-]+\.[a-z]{1,5}$)[
 
 _SECRET_VALUE = re.compile(
     r"""
-      \w://[^\s/@]{0,200}:[^\s@]{1,4000}@               # a URL with a password
+      \w://[^\s/:@]{0,200}+:[^\s@]{1,4200}+@            # a URL with a password
     | https?://[^\s/@]+@                                # on the web, a user without one is a token
     | ^[^\s/:@]+:[^\s/:@]+@[\w.-]+(:\d+)?/?$            # a proxy, written without its scheme
     | (?i:passw(or)?d|pwd|secret|token|(api|access|account|private|shared)_?key)=[^\s;&]
@@ -47,7 +47,7 @@ _SECRET_VALUE = re.compile(
     | -----BEGIN\ [A-Z ]*PRIVATE\ KEY
     | LS0tLS1CRUdJTi                                    # the same, in base64
     | \b[Bb]earer\s+\S{6}
-    | (?i:\bauthorization:\s*\S+\s+\S)
+    | (?i:(?<!\S)(?>\S*?\bauthorization:)\s*+\S++\s+\S)  # the first one in a word: it says as much as others
     | \b(sk|xai|glpat|pypi|xox[abeprs]|xapp|nvapi|pplx|tvly)-[\w-]{16}
     | \bkey-[0-9a-f]{32}
     | \b(sk|xai|glpat|pypi|xox[abeprs])-(?=[\w-]{0,40}\d)[\w-]{6}
@@ -61,7 +61,7 @@ _SECRET_VALUE = re.compile(
     | \bhv[sbr]\.[\w-]{10}
     | \bSG\.[\w-]{16,}\.[\w-]{16}
     | \bAGE-SECRET-KEY-1
-    | \beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.                    # a JSON web token
+    | (?<![\w-])(?>[\w-]*?\beyJ)[\w-]{8,}+\.eyJ[\w-]{8,}+\.    # a JSON web token
     | ^eyJ[\w+/-]{16,}=*$                               # JSON, in base64
     | hooks\.slack\.com/services/\w | /api/webhooks/\d+/\w | api\.telegram\.org/bot\d
     """,

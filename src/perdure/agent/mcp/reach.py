@@ -16,7 +16,14 @@ from urllib.parse import urlsplit
 
 from perdure import config
 from perdure.agent.environment import ShellEnvironment, visible
-from perdure.agent.mcp.secrets import VARIABLE, credentials, is_secret, pieces, secrets_in, without_secrets
+from perdure.agent.mcp.secrets import (
+    credentials,
+    is_secret,
+    pieces,
+    secrets_in,
+    with_variables,
+    without_secrets,
+)
 from perdure.agent.settings import McpServer
 from perdure.errors import NoHome
 
@@ -127,7 +134,7 @@ class _Expansion:
         self.secrets: list[str] = []
 
     def __call__(self, text: str) -> str:
-        return VARIABLE.sub(self._value, text)
+        return with_variables(text, self._value)
 
     def _value(self, found: re.Match[str]) -> str:
         name, default = found.groups()

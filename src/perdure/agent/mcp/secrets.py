@@ -8,12 +8,12 @@ says nothing and that looks like any other stays.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import parse_qsl, urlsplit
 
 from perdure.agent.environment import names_of_secrets
 
-VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _NAMED = re.compile(r"""(?<![\w.$-])(?<!\$\{)-{0,2}([A-Za-z_][\w.-]*)["']?\s*[=:]\s*""")
 """A name before its value: an option, a variable, a header, or a key in JSON."""
 _VALUE = re.compile(r"""["']?(?:(?:Bearer|Basic|Token)\s+)?([^\s"',;&]{0,200})""", re.IGNORECASE)
@@ -23,6 +23,13 @@ _APART = re.compile(r"[\s\"',{}]+")
 _HIDDEN = "…"
 
 
+def with_variables(text: str, value: Callable[[re.Match[str]], str]) -> str:
+    """The text with what stands for each `${NAME}` and `${NAME:-default}` in it. Behind the last brace there
+    is none: each beginning of one would be searched to the end."""
+    end = text.rfind("}") + 1
+    return _VARIABLE.sub(value, text[:end]) + text[end:]
+
+
 def is_secret(name: str, value: str, *, is_the_users: bool = False) -> bool:
     """A value of the user's own environment is, unless it is a place or some plain words."""
     return name in names_of_secrets({name: value}, secret_values=[value] if is_the_users else ())
@@ -30,7 +37,7 @@ def is_secret(name: str, value: str, *, is_the_users: bool = False) -> bool:
 
 def without_secrets(words: Iterable[str]) -> list[str]:
     """A command line that can be shown: variables are named, and hide what they hold."""
-    public = [_without_credentials(VARIABLE.sub(_without_default, word)) for word in words]
+    public = [without_credentials(with_variables(word, _without_default)) for word in words]
     return [f"{start}{_HIDDEN}" if secret else start for start, secret in _parted(public)]
 
 
@@ -63,9 +70,9 @@ def _without_default(found: re.Match[str]) -> str:
     return f"${{{name}:-{_HIDDEN}}}" if default and is_secret(name, default) else found[0]
 
 
-def _without_credentials(text: str) -> str:
+def without_credentials(text: str) -> str:
     """An address without user, password and what is asked of it; any other word as it is."""
-    return re.sub(r"(\w://)[^\s/?#]*@", r"\1", re.sub(r"(\w://[^\s?#]*)[?#].*", r"\1", text))
+    return re.sub(r"(\w://)[^\s/?#]*@", r"\1", re.sub(r"(\w://[^\s?#]*+)(?:[?#].*)?", r"\1", text))
 
 
 def _parted(words: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -85,11 +92,11 @@ def _parted_word(option: str, word: str) -> tuple[str, str]:
         start, rest = word[: found.end()], word[found.end() :]
         if _names_secret(found[1], rest):
             return ("", word) if is_secret("", start) else (start, rest)
-    return ("", word) if is_secret("", VARIABLE.sub("", word)) else (word, "")
+    return ("", word) if is_secret("", with_variables(word, lambda _: "")) else (word, "")
 
 
 def _names_secret(name: str, value: str) -> bool:
     """A variable in its place only says where to find one."""
     found = _VALUE.match(value)
-    written = VARIABLE.sub("", found[1]) if found else ""
+    written = _VARIABLE.sub("", found[1]) if found else ""
     return bool(written) and is_secret(name, "x" if is_secret("", written) else written)
