@@ -508,3 +508,17 @@ def test_a_title_is_what_the_conversation_began_with():
     assert asyncio.run(answer(messages)).content == [Text("Why is the login test flaky?")]
     messages[0] = User("Condensed:\n<summary>\n## Goal\n- Mend the login test.\n\n## Progress\n</summary>")
     assert asyncio.run(answer(messages)).content == [Text("Mend the login test.")]
+
+
+@pytest.mark.parametrize("mark", ["[", "![", "[a](", "<", "<!--", "<a ", "```\n", "\n"])
+def test_a_readme_of_marks_without_an_end_is_read(mark):
+    """In steps that grow with their number."""
+    text = f"{mark * 100_000}\n\nIt counts the sheep of a shepherd."
+    assert isinstance(first_paragraph(text), str)
+    assert commands_in(f"```{text}") == []
+
+
+def test_a_comment_of_many_blanks_is_read():
+    """In steps that grow with their number."""
+    found = source("a.js", f"/* It{' ' * 2**20}counts. */\nfunction sheep() {{}}")
+    assert found.definitions[0].doc == "It counts."

@@ -18,7 +18,7 @@ from perdure.agent.models.offline.wording import fenced, number_of, some
 
 MOST_LINES = 40
 MOST_READS = 4
-_HEADINGS = re.compile(r"^(?:#{1,4}\s+(?P<name>.+?)\s*#*|(?P<name2>\S.*)(?=\n[=\-~]{3,}$))$", re.M)
+_HEADINGS = re.compile(r"^(?:#{1,4}\s+(?P<name>.{1,500}?)\s*#*|(?P<name2>\S.*)(?=\n[=\-~]{3,}$))$", re.M)
 
 
 def outline(path: str) -> Plan:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from perdure.agent.models.offline.files import Files, depth
 from perdure.agent.models.offline.inquiry import Found
 from perdure.agent.models.offline.source import is_aside
+from perdure.agent.transcript import without
 from perdure.session.record import loads
 
 MANIFESTS = ("pyproject.toml", "package.json", "Cargo.toml", "go.mod", "Makefile", "justfile", "Dockerfile")
@@ -34,12 +35,17 @@ class Manifest(NamedTuple):
 # --- the README ---------------------------------------------------------------------------------------
 
 
+_LONGEST = 4000
+"""Characters of a paragraph that are looked at, for the few hundred that are shown: an opening bracket is
+looked for its closing one in all of the rest."""
+
+
 def first_paragraph(text: str, *, only_opening: bool = False) -> str:
     """What a README says first, after title and badges; with the next paragraph, if that is but a motto.
 
     Its opening ends where the second title is.
     """
-    paragraphs = [words for part in _prose(text, only_opening) if (words := _plain(part))]
+    paragraphs = [words for part in _prose(text, only_opening) if (words := _plain(part[:_LONGEST]))]
     if not paragraphs:
         return ""
     first = paragraphs[0]
@@ -50,7 +56,7 @@ def first_paragraph(text: str, *, only_opening: bool = False) -> str:
 
 def _prose(text: str, only_opening: bool) -> Iterator[str]:
     """Its first paragraphs that are neither titles, pictures, lists, tables nor code."""
-    text = re.sub(r"(?s)<!--.*?-->", "", text.replace("\r\n", "\n"))
+    text = without(text.replace("\r\n", "\n"), {"<!--": "-->"})
     text = re.sub(r"(?ms)^(```|~~~).*?^\1", "", text)
     text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.S)
     text = re.sub(r"(?s)<(h[1-6])\b.{0,500}?</\1>", "# ", text)
@@ -98,7 +104,7 @@ def commands_in(readme: str) -> list[str]:
     """What its blocks of code tell to type, in their order."""
     found: dict[str, None] = {}
     for block in re.findall(
-        r"(?ms)^ {0,3}```(?:console|sh|shell|bash|text|shell-session|\s*)\n(.*?)^ {0,3}```", readme
+        r"(?ms)^ {0,3}```(?:console|sh|shell|bash|text|shell-session|[^\S\n]*)\n(.*?)^ {0,3}```", readme
     ):
         for line in block.split("\n"):
             match = re.match(r"\s*(?:[$%>]\s+)?((?:sudo )?(?:\./)?[a-z][\w./-]*(?:\s.*)?)$", line)

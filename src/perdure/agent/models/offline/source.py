@@ -97,7 +97,7 @@ PATTERNS = {
     "Shell": r"^(?:function\s+)?(?P<name>[A-Za-z_][\w-]*)\s*\(\)",
 }
 """A definition on one line. Written so that both Python and ripgrep take them."""
-_COMMENT = re.compile(r"^\s*(?://[/!]?|/\*+!?|\*+/?|#+|--+|;+)\s?(.*?)\s*(?:\*/)?$")
+_COMMENT = re.compile(r"^\s*(?://[/!]?|/\*+!?|\*+/?|#+|--+|;+)\s?(.*)")
 _NOT_NAMES = frozenset({"if", "for", "while", "switch", "return", "sizeof", "else", "catch"})
 
 TEST_FOLDERS = frozenset({"test", "tests", "spec", "specs", "__tests__", "e2e"})
@@ -251,24 +251,30 @@ def _comment_above(lines: Sequence[str], at: int) -> str:
     for line in reversed(lines[max(0, at - 40) : at]):
         if line.lstrip().startswith(("#[", "@", "[")) and not said:
             continue
-        match = _COMMENT.match(line)
-        if match is None or line.startswith("#!"):
+        words = _comment(line)
+        if words is None or line.startswith("#!"):
             break
-        said.append(match[1])
+        said.append(words)
     return _first_words("\n".join(reversed(said)))
+
+
+def _comment(line: str) -> str | None:
+    """What a line that is a comment says."""
+    match = _COMMENT.match(line)
+    return match[1].removesuffix("*/").rstrip() if match else None
 
 
 def _leading_comment(text: str) -> str:
     said: list[str] = []
     for line in text.split("\n")[:40]:
-        match = _COMMENT.match(line)
+        comment = _comment(line)
         if line.startswith("#!") or (not line.strip() and not said):
             continue
-        if match is None:
+        if comment is None:
             if line.strip():
                 return ""  # it belongs to what comes right below
             break
-        said.append(match[1])
+        said.append(comment)
     words = _first_words("\n".join(said))
     return "" if _NO_WORDS.search(words) else words
 
