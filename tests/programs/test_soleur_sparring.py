@@ -229,3 +229,12 @@ def test_a_long_conversation_goes_on_without_a_question_twice():
         *["It is better for everybody."] * 30, files=[("README.md", README)], decisions=[PRICE]
     )
     assert len({*answers}) == 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mark", ["[", "![", "<", "[a](", "1", "1."])
+def test_a_file_of_marks_without_an_end_is_asked_about(mark):
+    """In steps that grow with its length."""
+    said = "This is what all of the users that we have do with it in a week."
+    question = ask(Material([("plan.md", f"{said}\n\n{mark * 200_000}")], [], ["It is going on."] * 4, []))
+    assert question.rstrip().endswith("?")

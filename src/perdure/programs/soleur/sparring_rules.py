@@ -19,7 +19,7 @@ def _rule(name: str, pattern: str, *questions: str) -> Rule:
     return Rule(name, re.compile(pattern, re.IGNORECASE), questions)
 
 
-_DIGITS = r"\d(?:[\d.,]*\d)?"
+_DIGITS = r"\d(?:[\d.,]{0,30}\d)?"
 AMOUNT = (
     rf"(?:[$€£]\s?{_DIGITS}(?:\s?(?:[kmb]|thousand|[mb]illion)\b)?"
     rf"|{_DIGITS}\s?(?:dollars?|euros?|usd|eur|pounds?|bucks)\b)"

@@ -10,8 +10,11 @@ _LONGEST_SENTENCE = 1000
 _MOST_READ = 40_000
 """Characters of a text that are looked at."""
 _FENCE = re.compile(r"^\s*(```|~~~)")
-_MARKS = re.compile(r"!\[[^\]]*\]\([^)]*\)|<[^>\n]*>|^\s*(?:#+|[-*+]|\d+[.)]|>)\s+|[*_`]{1,3}", re.MULTILINE)
-_LINK = re.compile(r"\[([^\]\n]*)\]\([^)\n]*\)")
+_MARKS = re.compile(
+    r"!\[[^\]]{0,500}\]\([^)]{0,2000}\)|<[^>\n]{0,2000}>|^\s*(?:#+|[-*+]|\d+[.)]|>)\s+|[*_`]{1,3}",
+    re.MULTILINE,
+)
+_LINK = re.compile(r"\[([^\]\n]{0,500})\]\([^)\n]{0,2000}\)")
 _WIDE_ENDS = "\u3002\uff01\uff1f"
 """Full stop, exclamation mark and question mark of Chinese and Japanese."""
 _END = re.compile(rf"(?<=[.!?{_WIDE_ENDS}])[\"'\u201d\u00bb)\]]*\s+|(?<=[{_WIDE_ENDS}])")
