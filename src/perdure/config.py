@@ -52,13 +52,17 @@ def checked_path(text: object) -> str:
 
 
 def real_path(path: str) -> str:
-    """Where a path leads, links followed; the path itself, made absolute, where the system cannot follow it.
+    """Where a path leads, links followed; the path itself, made absolute, where the system cannot follow it;
+    as it is, where the directory is gone that it is relative to.
 
     The system follows 40 links. `os.path.realpath` follows any number, up to Python 3.12 by a call of itself
     for each, and a folder may bring a chain of thousands. It also asks of each step of a path, which takes
     minutes for a text of some megabytes.
     """
-    plain = os.path.abspath(path)
+    try:
+        plain = os.path.abspath(path)
+    except OSError:  # the current directory is gone
+        return path
     try:
         found = os.path.realpath(path) if len(path) <= LONGEST_PATH else plain
         return plain if found != plain and _are_too_many_links(path) else found

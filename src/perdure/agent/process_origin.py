@@ -103,7 +103,7 @@ def _agents() -> set[int] | None:
     try:
         with open(_LOCKS, "rb") as file:
             # `1: POSIX  ADVISORY  WRITE 4711 00:01:1042 FIRST LAST`
-            locks = [line.split() for line in file]
+            locks = [words for line in file if len(words := line.split()) > 3]
     except OSError:
         return None
     return {int(pid) for *_, pid, _, first, _ in locks if first == str(_BYTE).encode()}

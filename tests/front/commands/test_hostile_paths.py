@@ -189,3 +189,12 @@ def test_a_checked_path_is_one_that_the_system_takes(given, path):
     if path:
         assert os.path.lexists(path) in (True, False)
         assert config.real_path(path)
+
+
+def test_a_path_from_a_directory_that_is_gone_leads_nowhere_else(tmp_path, monkeypatch):
+    """Nothing tells what it is relative to, and that is no error of who asks."""
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert config.real_path("a/b") == "a/b"
+    assert config.real_path(str(tmp_path)) == os.path.realpath(tmp_path)
