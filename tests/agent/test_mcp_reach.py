@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.agent.mcp.reach import Local, Misconfigured, Remote, reached, shown
-from perdure.agent.mcp.secrets import with_variables, without_credentials
+from perdure.agent.mcp.secrets import with_variables, without_credentials, without_secrets
 from perdure.agent.models.http_errors import masked
 from perdure.agent.settings import McpServer
 
@@ -218,3 +218,9 @@ def test_any_number_of_addresses_in_one_are_one():
     """In steps that grow with their number; what is asked of it is left out."""
     assert without_credentials("a://" * 300_000 + "?key=x") == "a://" * 300_000
     assert without_credentials("a://" * 300_000) == "a://" * 300_000
+
+
+def test_a_word_of_very_many_names_is_hidden_as_a_whole():
+    """To look at the value of each would take minutes; of a few, each is looked at."""
+    assert without_secrets(["--env", "a=1;" * 300_000]) == ["--env", "…"]
+    assert without_secrets(["--env", "a=1;" * 20]) == ["--env", "a=1;" * 20]

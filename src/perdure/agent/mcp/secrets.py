@@ -20,6 +20,7 @@ _VALUE = re.compile(r"""["']?(?:(?:Bearer|Basic|Token)\s+)?([^\s"',;&]{0,200})""
 """The beginning of it, behind the scheme of a header."""
 _ADDRESS = re.compile(r"\w://[^\s\"']+")
 _APART = re.compile(r"[\s\"',{}]+")
+_MOST_NAMES = 100
 _HIDDEN = "…"
 
 
@@ -85,10 +86,13 @@ def _parted(words: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _parted_word(option: str, word: str) -> tuple[str, str]:
-    """`option` is the one it stands behind. A name that tells of a secret is shown, if nothing before is."""
+    """`option` is the one it stands behind. A name that tells of a secret is shown, if nothing before is. A
+    word with more names in it than anybody writes is hidden, since each takes a look at its value."""
     if _names_secret(option, word):
         return "", word
-    for found in _NAMED.finditer(word):
+    for number, found in enumerate(_NAMED.finditer(word)):
+        if number == _MOST_NAMES:
+            return "", word
         start, rest = word[: found.end()], word[found.end() :]
         if _names_secret(found[1], rest):
             return ("", word) if is_secret("", start) else (start, rest)
