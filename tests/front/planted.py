@@ -6,9 +6,11 @@ file. In a form, `{hex:32}` is 32 characters of that alphabet.
 
 from __future__ import annotations
 
+import base64
 import random
 import re
 import string
+import textwrap
 from typing import NamedTuple
 
 _ALPHABETS = {
@@ -39,7 +41,11 @@ def planted() -> list[Planted]:
         text = _filled(form)
         secret = text[text.find("«") + 1 : text.index("»")] if "«" in text else text
         made.append(Planted(kind, text.replace("«", "").replace("»", ""), secret))
-    return made
+    return [*made, *(Planted("private key", armored(lines), lines) for lines in OPENSSH_KEYS)]
+
+
+def armored(lines: str) -> str:
+    return f"-----BEGIN OPENSSH PRIVATE KEY-----\n{lines}\n-----END OPENSSH PRIVATE KEY-----\n"
 
 
 def _filled(form: str) -> str:
@@ -49,6 +55,41 @@ def _filled(form: str) -> str:
         return "".join(chosen.choices(_ALPHABETS[part[1]], k=int(part[2])))
 
     return re.sub(r"\{(\w+):(\d+)\}", characters, form.replace("{uuid:1}", _UUID))
+
+
+def _openssh_key(public: list[bytes], private: list[bytes]) -> str:
+    """The lines of a key as `ssh-keygen -N ''` writes them. Each part of it is a list of strings."""
+    kept = bytes(8) + b"".join(map(_sized, [*public, *private, b"me@laptop"]))
+    kept += bytes(range(1, 1 + -len(kept) % 8))
+    start = b"openssh-key-v1\0" + _sized(b"none") * 2 + _sized(b"") + (1).to_bytes(4, "big")
+    data = start + _sized(b"".join(map(_sized, public))) + _sized(kept)
+    return textwrap.fill(base64.b64encode(data).decode(), 70)
+
+
+def _sized(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
+
+
+def _ed25519_key(seed: int) -> str:
+    number = random.Random(seed).randbytes
+    return _openssh_key([b"ssh-ed25519", number(32)], [number(64)])
+
+
+def _rsa_key(seed: int) -> str:
+    number = random.Random(seed).randbytes
+    sizes = (385, 193, 193, 193)
+    return _openssh_key([b"ssh-rsa", b"\1\0\1", b"\0" + number(384)], [*map(number, sizes)])
+
+
+def _ecdsa_key(seed: int) -> str:
+    number = random.Random(seed).randbytes
+    return _openssh_key([b"ecdsa-sha2-nistp256", b"nistp256", b"\4" + number(64)], [number(32)])
+
+
+OPENSSH_KEYS = [_ed25519_key(1), _rsa_key(2), _ecdsa_key(3)]
+"""They open nothing: their bytes are those of a random generator with a known seed."""
+OTHER_ED25519_KEY = _ed25519_key(4)
+"""Its first line is that of every other one."""
 
 
 FORMS = [
@@ -289,11 +330,11 @@ FORMS = [
     ("QuickNode API key", "QN_{hex:32}"),
     ("extended private key of a wallet", "xprv{base58:107}"),
     ("Nostr secret key", "nsec1{bech32:58}"),
-    ("OpenVPN static key", "-----BEGIN OpenVPN Static key V1-----\n«{hex:32}»\n{hex:32}\n{hex:32}\n"),
+    ("OpenVPN static key", "-----BEGIN OpenVPN Static key V1-----\n«{hex:32}\n{hex:32}\n{hex:32}»\n"),
     ("JSON web token", "eyJ{url:33}.eyJ{url:90}.{url:43}"),
-    ("private key", "-----BEGIN RSA PRIVATE KEY-----\n«{base64:60}»{base64:4}\n{base64:64}\n"),
-    ("private key", "-----BEGIN OPENSSH PRIVATE KEY-----\n«b3BlbnNz{base64:52}»\n{base64:60}\n"),
-    ("private key of PuTTY", "Private-Lines: 14\n«{base64:60}»{base64:4}\n"),
+    ("private key", "-----BEGIN RSA PRIVATE KEY-----\n«{base64:64}\n{base64:64}»\n"),
+    ("private key", "-----BEGIN PRIVATE KEY-----\n«MC4CAQAwBQYDK2VwBCIEI{base64:43}»\n"),
+    ("private key of PuTTY", "Private-Lines: 14\n«{base64:64}»\n"),
     ("value of CLIENT_SECRET", "CLIENT_SECRET=«{url:40}»"),
     ("value of APP_KEY", "APP_KEY=«base64:{base64:43}=»"),
     ("value of client-key-data", "client-key-data: «{base64:60}»"),

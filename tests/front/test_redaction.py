@@ -2,7 +2,6 @@
 
 import html
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +38,21 @@ SHORT = KINDS["value of DB_PASSWORD"].secret + "!"
 KEY, OTHER = (KINDS["AWS access key"].secret, KINDS["GitHub personal access token"].secret)
 
 
+_OF_USE = 12
+"""Characters of a secret that nobody else may see. A password may be shorter."""
+
+
 def leaks(text: str, *planted: Planted) -> list[str]:
-    """The kinds of those of which anything that could be used is in a text."""
-    return [each.kind for each in planted if any(part in text for part in parts(each))]
+    """The kinds of those of which a piece that could be used is in a text."""
+    pieces = {text[at : at + _OF_USE] for at in range(len(text))}
+    return [each.kind for each in planted if not pieces.isdisjoint(parts(each.secret)) or each.secret in text]
 
 
-def parts(each: Planted) -> list[str]:
-    """The secret; of a private key each line, but for those that are too short to be of use."""
-    return [each.secret, *(re.findall(r"[\w+/]{20,}", each.text) if "-----" in each.text else [])]
+def parts(secret: str) -> set[str]:
+    """All pieces of it, but for words: `access_token`, with which some begin, is of no use."""
+    lines = secret.split("\n")
+    pieces = {line[at : at + _OF_USE] for line in lines for at in range(len(line) - _OF_USE + 1)}
+    return {piece for piece in pieces if not piece.replace("_", "").isalpha() or not piece.islower()}
 
 
 def kept(store: Store, entries: list[Entry], cwd: str = "/home/me/api", **facts: object) -> Found:

@@ -1,6 +1,8 @@
 import base64
 import hashlib
 import json
+import shutil
+import subprocess
 import time
 import uuid
 from pathlib import Path
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from perdure.front import secrets
 from perdure.front.secret_forms import FORMS
 from perdure.front.secrets import Secret
-from tests.front.planted import Planted, planted
+from tests.front.planted import OPENSSH_KEYS, OTHER_ED25519_KEY, Planted, armored, planted
 
 ROOT = Path(__file__).parents[2]
 PLANTED = planted()
@@ -41,6 +43,29 @@ def test_one_of_each_kind_is_found_in_prose_in_json_and_in_json_within_json(each
 def test_every_form_has_its_planted_secret() -> None:
     """A kind that is not planted is not tested."""
     assert {form.kind for forms in FORMS.values() for form in forms} <= {each.kind for each in PLANTED}
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="needs ssh-keygen")
+@pytest.mark.parametrize("options", ["-t ed25519", "-t ecdsa", "-t rsa -b 2048", "-t rsa -b 2048 -m PEM"])
+@pytest.mark.parametrize("passphrase", ["", "correct horse"])
+def test_the_key_that_ssh_keygen_makes_is_found_whole(options: str, passphrase: str, tmp_path: Path) -> None:
+    """As it is, and as a string of JSON. Much of it is the same in every key."""
+    command = ["ssh-keygen", "-q", *options.split(), "-N", passphrase, "-f", str(tmp_path / "key")]
+    subprocess.run(command, check=True)
+    text = (tmp_path / "key").read_text()
+    body = [line for line in text.splitlines() if line and not line.startswith("-----") and ":" not in line]
+    for lines in (text.splitlines(), [json.dumps(text)], [json.dumps({"text": json.dumps(text)})]):
+        ((_, value), secret), *others = secrets.valued(enumerate(lines)).items()
+        assert (value.split("\n")[-len(body) :], secret.kind, others) == (body, "private key", [])
+
+
+def test_private_keys_that_begin_with_the_same_line_are_told_apart() -> None:
+    """All lines of one are what it is known by."""
+    first, second = OPENSSH_KEYS[0], OTHER_ED25519_KEY
+    assert first.split("\n")[0] == second.split("\n")[0]
+    found = secrets.valued(enumerate([json.dumps(armored(first)), json.dumps(armored(second))]))
+    assert [*found] == [(0, first), (1, second)]
 
 
 def test_what_is_shown_is_at_most_four_characters_and_a_third() -> None:
@@ -90,6 +115,8 @@ PLACEHOLDERS = [
     "postgresql://postgres:postgres@localhost/app",
     "postgres://app:${DB_PASSWORD}@db/app",
     "-----BEGIN PRIVATE KEY-----\\n...\\n-----END PRIVATE KEY-----",
+    "-----BEGIN RSA PRIVATE KEY-----\n" + "x" * 64 + "\n-----END RSA PRIVATE KEY-----",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA" + "EXAMPLE" * 8 + "\n-----END RSA PRIVATE KEY-----",
     "DB_PASSWORD=********",
     "password: changeme123",
 ]

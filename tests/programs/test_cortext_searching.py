@@ -9,6 +9,7 @@ from perdure.programs.cortext import searching
 from perdure.programs.cortext.fresh import fresh
 from perdure.programs.cortext.repository import NotCommitted, commit
 from perdure.programs.cortext.searching import Searched
+from tests.front.planted import OPENSSH_KEYS, OTHER_ED25519_KEY, armored
 from tests.programs.git_workspace import FOLDER, Workspace, template, workspace
 
 __all__ = ["template", "workspace"]
@@ -97,6 +98,16 @@ def test_cor_18_what_head_has_is_not_asked_about_again(workspace):
     assert search(workspace) == [
         ".session/messages.jsonl, line 3: GitHub personal access token (ghp_…)",
     ]
+
+
+def test_cor_18_another_private_key_is_asked_about_where_one_was_allowed(workspace):
+    """Also if both begin with the same line, as those of ssh-keygen do."""
+    key = workspace.folder / "id_ed25519"
+    key.write_text(armored(OPENSSH_KEYS[0]))
+    assert search(workspace) == ["id_ed25519, line 2: private key (b3Bl…)"]
+    workspace.commit()
+    key.write_text(armored(OPENSSH_KEYS[0]) + armored(OTHER_ED25519_KEY))
+    assert search(workspace) == ["id_ed25519, line 9: private key (b3Bl…)"]
 
 
 def test_cor_18_a_search_leaves_nothing_of_a_secret_in_the_repository(workspace):

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from perdure.front.secrets import REDACTED, Place, cut, masked, places
+from perdure.front.secrets import REDACTED, Place, cut, masked, places, with_values
 
 _AT_ONCE = 2**22  # characters that are searched together
 _MOST_REPEATED = 200  # passwords, and lines of private keys, so that the time is linear in the values
@@ -26,6 +26,7 @@ class Hit(NamedTuple):
     field: str
     kind: str
     secret: str
+    """All lines of it."""
 
 
 class _String(NamedTuple):
@@ -52,10 +53,12 @@ class Redaction:
         self._counts: Counter[str] = Counter()
         repeated: dict[str, str] = {}
         for text, strings in _texts(count, value):
-            for string, place in _within(strings, places(text)):
+            found = places(text)
+            secrets = {place.start: secret for place, secret in with_values(text, found)}
+            for string, place in _within(strings, found):
                 secret = text[place.start : place.end]
-                if not place.is_rest:
-                    self.hits.append(Hit(string.value, string.field, place.kind, secret))
+                if place.start in secrets:
+                    self.hits.append(Hit(string.value, string.field, place.kind, secrets[place.start]))
                 self._keep(string, place)
                 if place.is_named and len(secret) >= _SHORTEST_REPEATED:
                     repeated.setdefault(secret, place.kind)

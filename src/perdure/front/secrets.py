@@ -56,12 +56,23 @@ def valued(lines: Iterable[tuple[int, str]]) -> dict[tuple[int, str], Secret]:
     for numbered in _together(lines):
         text = "\n".join(line for _, line in numbered)
         starts = [0, *accumulate(len(line) + 1 for _, line in numbered)]
-        for place in places(text):
-            if not place.is_rest:
-                number = numbered[bisect_right(starts, place.start) - 1][0]
-                value = text[place.start : place.end]
-                found.setdefault((number, value), Secret(number, place.kind, masked(value)))
+        for place, value in with_values(text, places(text)):
+            number = numbered[bisect_right(starts, place.start) - 1][0]
+            found.setdefault((number, value), Secret(number, place.kind, masked(value)))
     return found
+
+
+def with_values(text: str, found: Iterable[Place]) -> list[tuple[Place, str]]:
+    """Each secret by its first place, with all of its lines: the first line of a private key may be the same
+    in every one."""
+    secrets: list[tuple[Place, list[str]]] = []
+    for place in found:
+        line = text[place.start : place.end]
+        if secrets and place.is_rest:
+            secrets[-1][1].append(line)
+        else:
+            secrets.append((place, [line]))
+    return [(place, "\n".join(lines)) for place, lines in secrets]
 
 
 def places(text: str) -> list[Place]:
@@ -135,6 +146,16 @@ def _is_placeholder(value: bytes) -> bool:
     return _WORDS.fullmatch(value) is not None
 
 
+_LONG_FILLERS = [filler for filler in _FILLERS if len(filler) >= 7]
+_FEWEST_CHARACTERS = 8
+
+
+def _is_placeholder_key(lines: bytes) -> bool:
+    """The same of all lines of a private key. Parts of a real one repeat, too, and it is so long that four
+    letters may be there by chance."""
+    return len(set(lines)) < _FEWEST_CHARACTERS or any(filler in lines for filler in _LONG_FILLERS)
+
+
 # --- tokens, by their form -------------------------------------------------------------------------------
 
 # Where a word may begin: after what is no part of one, after an escape of JSON's or of an address's, after
@@ -150,10 +171,11 @@ def _tokens(text: bytes) -> Iterator[Place]:
         while (at := text.find(literal, at + 1)) >= 0:
             for form, pattern in zip(forms, patterns, strict=True):
                 match = pattern.match(text, max(0, at - form.back))
-                if match and not _is_placeholder(match[pattern.groups]):
+                if match and (form.has_lines or not _is_placeholder(match[pattern.groups])):
                     found = _whole(text, *match.span(pattern.groups), form)
-                    yield from found
                     at = max(at, found[-1].end - 1)
+                    if not (form.has_lines and _is_placeholder_key(text[found[0].start : at + 1])):
+                        yield from found
                     break
 
 
