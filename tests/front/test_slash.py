@@ -1,5 +1,6 @@
 """The commands of the shell, typed into it through pipes: several in one conversation, as somebody would."""
 
+import itertools
 import json
 import os
 import re
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.front.slash import COMMANDS
+from perdure.errors import UsageError
+from perdure.front.slash import COMMANDS, format_and_file
 from perdure.session.session import Session
 from perdure.session.stores import open_store
 from perdure.testing import assistant_entry, user_entry
@@ -212,10 +214,11 @@ def test_export_names_secrets_and_masks_them_if_it_is_told_to(pi, wire_server):
     wire_server.script(events(said("no idea")))
     pi.use(wire_server)
     lines = f"hello {KEY}\n/name about {KEY}\n/export plain.md\n/export --redact md masked.md\n"
-    done = pi(stdin=f"{lines}/export html page.html --redact\n/export --redact\n")
+    more = "/export html page.html --redact\n/export html --redact other.html\n/export --redact\n"
+    done = pi(stdin=lines + more)
     assert done.returncode == 0, done.stderr
     written = {path.name: path for path in pi.project.iterdir() if path.is_file()}
-    assert {*written} == {"plain.md", "masked.md", "page.html", "about-AKIA-redacted.md"}
+    assert {*written} == {"plain.md", "masked.md", "page.html", "other.html", "about-AKIA-redacted.md"}
     assert [name for name, path in written.items() if KEY in path.read_text()] == ["plain.md"]
     assert "hello AKIA…[redacted]" in written["masked.md"].read_text()
     assert {oct(path.stat().st_mode & 0o777) for path in written.values()} == {"0o600"}
@@ -223,6 +226,26 @@ def test_export_names_secrets_and_masks_them_if_it_is_told_to(pi, wire_server):
     assert err.count("AWS access key (AKIA…)") == 2  # what was said, and the name
     assert "--redact" in err
     assert KEY not in err
+
+
+@pytest.mark.parametrize("to", ["", "md ", "html "])
+@pytest.mark.parametrize("name", ["talk.html", "./my talk.md", "'my --redact talk.md'", ""])
+def test_redact_is_taken_wherever_a_word_may_stand(to: str, name: str) -> None:
+    """As help shows it and in any other order: never as a part of a file's name."""
+    words = f"{to}{name}".split(" ") if "'" not in name else [*to.split(), name]
+    wanted = format_and_file(" ".join(words).strip())
+    assert not wanted[2]
+    places = [0, 1, len(words)] if to else [0, len(words)]
+    for at, blanks in itertools.product(places, [" ", "  ", "\t"]):
+        typed = blanks.join([" ".join(words[:at]), "--redact", " ".join(words[at:])]).strip()
+        assert format_and_file(typed) == (*wanted[:2], True), typed
+
+
+@pytest.mark.parametrize("typed", ["my --redact talk.md", "html my --redact talk.md", "--redcat talk.md"])
+def test_what_looks_like_an_option_is_no_name_of_a_file(typed: str) -> None:
+    """Whoever mistypes `--redact` gets nothing that is not masked."""
+    with pytest.raises(UsageError):
+        format_and_file(typed)
 
 
 def test_export_writes_a_document_beside_what_is_there(pi, wire_server):

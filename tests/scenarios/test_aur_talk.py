@@ -493,7 +493,7 @@ def test_aur_15_save_and_export_name_secrets_and_mask_them_if_they_are_told_to(a
     """Through a pipe nobody is asked, and the file is written, for its owner only."""
     aur.answers(wire_server, "An answer.")
     talk = f"Why {KEY}?\n/save talk.md\n/save masked.md --redact\n/export --redact masked.json\n"
-    done = aur.within("spawn", stdin=talk)
+    done = aur.within("spawn", stdin=f"{talk}/save my --redact talk.md\n")
     assert done.code == 0
     written = {path.name: path.read_text() for path in aur.project.iterdir()}
     assert [name for name, text in written.items() if KEY in text] == ["talk.md"]

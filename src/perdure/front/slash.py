@@ -180,8 +180,7 @@ async def export(shell: Shell, arguments: str) -> None:
     if session.is_empty:
         raise UsageError("There is nothing to export yet", "say something first")
     config.here()  # a name is looked for there
-    is_redacted, arguments = redaction(arguments)
-    to, file = _format_and_file(arguments)
+    to, file, is_redacted = format_and_file(arguments)
     name = await in_thread(lambda: session.name) if not file else ""
     from perdure.front.commands.export import document
     from perdure.front.secrets import without_secrets
@@ -190,29 +189,36 @@ async def export(shell: Shell, arguments: str) -> None:
     await document(shell, to, path, is_redacted=is_redacted)
 
 
+def format_and_file(arguments: str) -> tuple[str, str, bool]:
+    """The third is whether secrets are masked: `--redact` is before the format, behind it or at the end."""
+    is_redacted, file = redaction(arguments)
+    to = re.match(r"(?:md|html)(?!\S)|\Z", file)
+    if to:
+        is_also_redacted, file = redaction(file[to.end() :])
+        return to[0] or "md", typed_file(file), is_redacted or is_also_redacted
+    if not re.search(r"[./]", file) and not os.path.lexists(file):
+        raise UsageError(f"Not a format, and no name of a file: {file}", "as in /export html talk.html")
+    return "html" if file.endswith((".html", ".htm")) else "md", typed_file(file), is_redacted
+
+
+_REDACT = re.compile(r"\A--redact(?:\s+|\Z)|(?:\s+|\A)--redact\Z")
+
+
 def redaction(arguments: str) -> tuple[bool, str]:
     """Whether `--redact` is the first or the last word, and the other words."""
-    words = arguments.split(" ")
-    for at in (0, -1):
-        if words[at] == "--redact":
-            del words[at]
-            return True, " ".join(words).strip()
-    return False, arguments
+    rest, count = _REDACT.subn("", arguments.strip())
+    return count > 0, rest
 
 
-def _format_and_file(arguments: str) -> tuple[str, str]:
-    to, _, file = arguments.partition(" ")
-    if to not in ("", "md", "html"):
-        to, file = "html" if arguments.endswith((".html", ".htm")) else "md", arguments
-        if not re.search(r"[./]", file) and not os.path.lexists(file):
-            raise UsageError(f"Not a format, and no name of a file: {file}", "as in /export html talk.html")
-    return to or "md", unquoted(file.strip())
-
-
-def unquoted(name: str) -> str:
-    """A file's, as people type it."""
-    is_quoted = len(name) > 1 and name[0] in ("'", '"') and name[0] == name[-1]
-    return name[1:-1] if is_quoted else name
+def typed_file(typed: str) -> str:
+    """The name of a file as people type it. Only in quotes it has a word that looks like an option: what
+    was meant to be masked is not written under the name `--redact talk.md`."""
+    if len(typed) > 1 and typed[0] in ("'", '"') and typed[0] == typed[-1]:
+        return typed[1:-1]
+    if re.search(r"(?<!\S)--\w", typed):
+        hint = "--redact is the first word or the last one; a name with such a word is quoted"
+        raise UsageError(f"Not a name of a file: {typed}", hint)
+    return typed
 
 
 def _free_name(title: str, to: str) -> str:

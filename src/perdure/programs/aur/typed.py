@@ -15,7 +15,7 @@ from perdure.front.amounts import counted
 from perdure.front.facts import facts
 from perdure.front.output import Styled
 from perdure.front.shell import Shell
-from perdure.front.slash import redaction, unquoted
+from perdure.front.slash import redaction, typed_file
 from perdure.front.visible import one_line
 from perdure.programs.aur import agents, imported
 from perdure.programs.aur.budget import WHAT_IS_SENT
@@ -82,7 +82,7 @@ def _path(name: str, arguments: str, ending: str) -> str:
     if not arguments:
         raise UsageError(f"/{name} needs a file", f"as in /{name} talk.{ending}")
     config.here()  # a name is looked for there
-    return config.expanded(unquoted(arguments))
+    return config.expanded(typed_file(arguments))
 
 
 # --- the conversation ------------------------------------------------------------------------------------
