@@ -2,10 +2,14 @@
 
 import html
 import json
+import random
+import string
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perdure.front.outgoing import Outgoing
 from perdure.front.redaction import Redaction
@@ -151,7 +155,7 @@ def test_a_redacted_session_opens_again_in_its_own_layout(
 # --- how it is masked -------------------------------------------------------------------------------------
 
 
-def mask(*values: object) -> list[object]:
+def mask(*values: Any) -> list[Any]:
     search = Redaction(len(values), values.__getitem__)
     return [search.redacted(at) for at in range(len(values))]
 
@@ -175,6 +179,48 @@ def test_what_only_its_name_tells_of_is_masked_without_it_too() -> None:
         {"text": "I typed hun…[redacted] twice: hun…[redacted]."},
     ]
     assert mask({"api_key": "q1W2e3R4t5" + "Y6u7I8o9P0"}) == [{"api_key": "q1W2…[redacted]"}]
+
+
+def characters(but: str, **kinds: Any) -> st.SearchStrategy[str]:
+    """Some characters, none of them twice: what repeats itself is no password."""
+    some = st.characters(exclude_characters=but, **kinds)
+    return st.lists(some, unique=True, max_size=60).map("".join)
+
+
+BLANKS_AND_QUOTES = "".join(map(chr, range(33))) + "\\\"'`<"
+OF_TEMPLATES = "$%{[|?"
+
+
+@given(characters("\0\n", max_codepoint=126))
+def test_a_value_in_quotes_is_masked_to_its_end(middle: str) -> None:
+    """Whatever it holds: as a member, in JSON, in JSON within JSON. What is around it stays."""
+    value = f'Tr0ub4dor&3{middle}\\""\' abcTAILPART9'
+    inner = json.dumps({"db_password": value, "b": "stays"})
+    made = mask({"db_password": value}, {"text": f"so: {inner}"}, {"text": json.dumps([inner, "stays"])})
+    assert leaks(json.dumps(made, ensure_ascii=False), Planted("", "", value)) == []
+    assert set(made[0]["db_password"]) <= set("Tr0u…[redacted]")
+    assert json.loads(made[1]["text"].removeprefix("so: "))["b"] == "stays"
+    assert json.loads(json.loads(made[2]["text"])[0])["b"] == "stays"
+
+
+@given(characters(BLANKS_AND_QUOTES + OF_TEMPLATES, max_codepoint=126))
+def test_a_value_without_quotes_is_masked_to_the_next_blank(middle: str) -> None:
+    """Also in quotes that are not those of JSON; `</` is the end of an element."""
+    value = f"Tr0ub4dor&3{middle},abcTAILPART9"
+    made = mask(f"DB_PASSWORD={value} stays\nhere, {{DB_PASSWORD={value}}}; 'DB_PASSWORD={value}', stays")
+    assert leaks(str(made), Planted("", "", value)) == []
+    assert "stays\\nhere" in str(made)
+    made = mask(f"password: '{value}', stays")
+    assert made == ["password: 'Tr0u…[redacted]', stays"]
+
+
+@pytest.mark.parametrize("text", ["Bearer {}", "REFRESH_TOKEN={}", "curl -u me:{}", "postgres://me:{}@host/"])
+def test_a_long_value_is_masked_to_its_end(text: str) -> None:
+    """Of thousands of characters, as some services give out."""
+    value = "".join(random.Random(1).choices(string.ascii_letters + string.digits, k=3900))
+    (made,) = mask(f"so: {text.format(value)} stays")
+    assert leaks(str(made), Planted("", "", value)) == []
+    assert str(made).endswith(" stays")
 
 
 def test_json_in_a_text_stays_json() -> None:

@@ -119,6 +119,9 @@ PLACEHOLDERS = [
     "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA" + "EXAMPLE" * 8 + "\n-----END RSA PRIVATE KEY-----",
     "DB_PASSWORD=********",
     "password: changeme123",
+    "PASSWORD=$(openssl rand -hex 16)",
+    "DB_PASSWORD='${DB_PASSWORD_2}' TOKEN=\"{{ vault_token_2 }}\" SECRET='<your-secret-1>'",
+    "'password': 'required|min:8', \"password\": \"{settings.password1}\", password='[A-Za-z0-9]{8,20}'",
 ]
 ORDINARY = [
     "How do I reset my password? The password is stored as a hash, the token expires in 3600 seconds.",
@@ -212,6 +215,7 @@ HOSTILE = [
         "bearer a",
     ),
     *("PRIVATE KEY-----" + "A" * 59 + "-", "dp.st." + "a-" * 17, "\\n", "a_", "key-", "password\\\\\\"),
+    *("tok" + "en=\"aB3dE5fG7hJ9kL1m',", "A_PASS" + "WORD='Ab1(cd$2", "PASSWORD=aB3dE5,", 'pwd:\\"a1\\\\'),
 ]
 
 

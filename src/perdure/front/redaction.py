@@ -129,7 +129,8 @@ def _within(strings: Sequence[_String], found: Iterable[Place]) -> Iterator[tupl
         if (
             string.start <= place.start < string.end
         ):  # and not in the name before it, which is a string itself
-            yield string, place._replace(end=min(place.end, string.end))
+            is_whole = place.is_named and place.start == string.start  # as its member's name says
+            yield string, place._replace(end=string.end if is_whole else min(place.end, string.end))
 
 
 def _everywhere(secret: str, text: str, kind: str) -> Iterator[Place]:

@@ -19,6 +19,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from perdure.front.secret_forms import FORMS, Form
+from perdure.front.secret_values import assigned, candidates, end_of_value
 
 REDACTED = "[redacted]"
 _AT_ONCE = 2**22  # characters, so that what a search takes of memory has a bound
@@ -83,7 +84,8 @@ def places(text: str) -> list[Place]:
 
 
 def masked(value: str) -> str:
-    return value[: min(4, len(value) // 3)] + "…"
+    """Its first characters, without half an escape of JSON's."""
+    return value[: min(4, len(value) // 3)].partition("\\")[0] + "…"
 
 
 def without_secrets(text: str) -> str:
@@ -245,23 +247,26 @@ class _Named(NamedTuple):
     word: bytes
     """In small letters, what is looked for."""
     pattern: re.Pattern[bytes]
-    is_secret: Callable[[str, re.Match[bytes]], bool]
-    kind: str = "value of {}"
+    """With the groups `name`, `sign`, `quote` and `value`."""
+    is_secret: Callable[[str, bytes, re.Match[bytes]], bool]
+    kind: str
+    values: Callable[[re.Match[bytes]], Iterable[bytes]] = lambda match: [match["value"]]
 
 
 def _named(text: bytes) -> Iterator[Place]:
     lowered = text.lower()
-    for word, pattern, is_secret, kind in _NAMED:
+    for word, pattern, is_secret, kind, values in _NAMED:
         at = -1
         while (at := lowered.find(word, at + 1)) >= 0:
             match = pattern.match(text, at)
-            if match and not _is_placeholder(match["value"]):
+            likely = [value for value in values(match) if not _is_placeholder(value)] if match else []
+            if match and likely:
                 name = _name(text, match)
-                if is_secret(name, match):
-                    start, end = match.span("value")
+                if any(is_secret(name, value, match) for value in likely):
+                    start, end = match.start("value"), end_of_value(match)
                     shown = kind.format(_shown(name))
                     yield Place(_behind_escape(text, start, end), end, shown, is_named=True)
-                    at = match.end() - 1
+                    at = end - 1
 
 
 _ESCAPE = re.compile(rb"(?<=\\)(?:u[0-9A-Fa-f]{4}|[bfnrt/])")
@@ -290,10 +295,10 @@ def _name(text: bytes, match: re.Match[bytes]) -> str:
     return ((before[1] if before else b"") + match["name"]).decode().lstrip("-._")
 
 
-def _is_value(name: str, match: re.Match[bytes]) -> bool:
-    """Whether it is no word of a program or of a sentence. A password may be short and can be read; what else
-    has such a name is long and random. In `NAME=value`, as a shell has it, more counts than elsewhere."""
-    value = match["value"]
+def _is_value(name: str, value: bytes, match: re.Match[bytes]) -> bool:
+    """Whether it is no word of a program or of a sentence. A password may be short and can be read, where a
+    sign tells of it; what else has such a name is long and random. In `NAME=value`, as a shell has it, more
+    counts than elsewhere."""
     if _NO_SECRET.search(name) or _NO_VALUE.search(value):
         return False
     if b"/" in value and _DIRECTORY.fullmatch(name):
@@ -301,8 +306,8 @@ def _is_value(name: str, match: re.Match[bytes]) -> bool:
     if not (_DIGIT.search(value) and _LETTER.search(value)):
         return False
     is_setting = name.isupper() and match["sign"] == b"="
-    if _PASSWORD.search(name):
-        return is_setting or bool(match["quote"]) or bool(_SYMBOL.search(value))
+    if _PASSWORD.search(name) and (is_setting or match["quote"] or _SYMBOL.search(value)):
+        return True
     if _UUID.fullmatch(value):
         return is_setting or bool(_KEY.search(name) or _PRECISE.search(name))
     longest = max(_PIECE.findall(value), key=len)
@@ -310,18 +315,18 @@ def _is_value(name: str, match: re.Match[bytes]) -> bool:
     return len(value) >= needed and len(longest) >= needed and bool(_DIGIT.search(longest))
 
 
-def _is_key(name: str, match: re.Match[bytes]) -> bool:
+def _is_key(name: str, value: bytes, match: re.Match[bytes]) -> bool:
     """A key may as well be that of a table."""
-    return bool(_KEY.search(name)) and _is_value(name, match)
+    return bool(_KEY.search(name)) and _is_value(name, value, match)
 
 
-def _is_credential(_name: str, match: re.Match[bytes]) -> bool:
-    return bool(_DIGIT.search(match["value"]) and _LETTER.search(match["value"]))
+def _is_credential(_name: str, value: bytes, _match: re.Match[bytes]) -> bool:
+    return bool(_DIGIT.search(value) and _LETTER.search(value))
 
 
-def _is_password(_name: str, match: re.Match[bytes]) -> bool:
+def _is_password(_name: str, value: bytes, match: re.Match[bytes]) -> bool:
     """Those that every manual has are none."""
-    value = match["value"].lower()
+    value = value.lower()
     return value not in _NO_PASSWORDS and value != match["user"].lower() and not value.isdigit()
 
 
@@ -341,33 +346,33 @@ _PRECISE = re.compile(r"(?i)secret|(?:access|auth|api|bearer)[-_ ]?token")
 _PIECE = re.compile(rb"[A-Za-z0-9+/]+")
 
 
-def _assigned(name: bytes) -> re.Pattern[bytes]:
-    sign = rb"""[\\"'\]]{0,6}[ \t]{0,4}(?P<sign>:=|=>|==?|:|>)[ \t]{0,4}(?P<quote>[\\"'`]{0,6})"""
-    value = rb"""(?P<value>[^\x00-\x20"'`\\,;<>(){}\[\]|$]{8,200}+)(?![(\[{$])"""
-    return re.compile(rb"(?i)(?P<name>" + name + rb")" + sign + value)
+def _assigned(
+    word: bytes, name: bytes, is_secret: Callable[[str, bytes, re.Match[bytes]], bool] = _is_value
+) -> _Named:
+    return _Named(word, assigned(name), is_secret, "value of {}", candidates)
 
 
 _CREDENTIAL = rb"(?P<value>[\w.~+/=-]{12,2000}+)"
 _NAMED = (
-    _Named(b"passw", _assigned(rb"passw(?:or)?d(?:[-_]?\d)?"), _is_value),
-    _Named(b"passphrase", _assigned(rb"passphrase"), _is_value),
-    _Named(b"pwd", _assigned(rb"pwd"), _is_value),
-    _Named(b"secret", _assigned(rb"secret(?:[-_]?(?:value|base|\d))?"), _is_value),
-    _Named(b"token", _assigned(rb"token(?:[-_]?(?:value|\d))?"), _is_value),
-    _Named(b"key", _assigned(rb"key(?:[-_]?(?:value|base64|base|data|\d))?"), _is_key),
-    _Named(b"api key", _assigned(rb"api key"), _is_value),
-    _Named(b"credential", _assigned(rb"credentials?"), _is_value),
+    _assigned(b"passw", rb"passw(?:or)?d(?:[-_]?\d)?"),
+    _assigned(b"passphrase", rb"passphrase"),
+    _assigned(b"pwd", rb"pwd"),
+    _assigned(b"secret", rb"secret(?:[-_]?(?:value|base|\d))?"),
+    _assigned(b"token", rb"token(?:[-_]?(?:value|\d))?"),
+    _assigned(b"key", rb"key(?:[-_]?(?:value|base64|base|data|\d))?", _is_key),
+    _assigned(b"api key", rb"api key"),
+    _assigned(b"credential", rb"credentials?"),
     _Named(
         b"bearer ",
-        re.compile(rb"(?i)(?P<name>bearer) {1,4}" + _CREDENTIAL),
+        re.compile(rb"(?i)(?P<name>bearer)(?P<sign> {1,4})(?P<quote>)" + _CREDENTIAL),
         _is_credential,
         "bearer token",
     ),
     _Named(
         b"authorization",
         re.compile(
-            rb"""(?i)(?P<name>authorization)[\\"'\]]{0,6}[ \t]{0,4}[:=,][ \t]{0,4}[\\"'`]{0,6}"""
-            rb"(?:apikey|basic|bot|geniekey|key|sso-key|ssws|token) {1,4}" + _CREDENTIAL
+            rb"""(?i)(?P<name>authorization)[\\"'\]]{0,6}[ \t]{0,4}(?P<sign>[:=,])[ \t]{0,4}[\\"'`]{0,6}"""
+            rb"(?:apikey|basic|bot|geniekey|key|sso-key|ssws|token) {1,4}(?P<quote>)" + _CREDENTIAL
         ),
         _is_credential,
         "authorization header",
@@ -375,7 +380,8 @@ _NAMED = (
     _Named(
         b"://",
         re.compile(
-            rb"""(?P<name>://)(?P<user>[^\x00-\x20:/@"'\\<>{}$]{0,80}+):(?P<value>[^\x00-\x20:/@"'\\<>{}$]{3,200}+)@[\w\[]"""
+            rb"""(?P<name>://)(?P<user>[^\x00-\x20:/@"'\\<>{}$]{0,80}+)(?P<sign>:)(?P<quote>)"""
+            rb"""(?P<value>[^\x00-\x20:/@"'\\<>{}$]{3,4000}+)@[\w\[]"""
         ),
         _is_password,
         "password in an address",
@@ -383,7 +389,8 @@ _NAMED = (
     _Named(
         b"curl ",
         re.compile(
-            rb"""(?i)(?P<name>curl) [^\n]{0,200}? (?:-u|--user)[ =]?[\\"']{0,6}"""
+            rb"""(?i)(?P<name>curl) (?:(?:[^\n]|\\\n){0,200}?[ \t])??"""
+            rb"""(?P<sign>-\w{0,8}?u|--(?:proxy-)?user)[ =]?(?P<quote>[\\"']{0,6})"""
             rb"""(?P<user>[^\x00-\x20:"'\\$]{1,80}+):(?P<value>[^\x00-\x20"'\\<>{}$]{6,200}+)"""
         ),
         _is_password,
@@ -392,8 +399,8 @@ _NAMED = (
     _Named(
         b"login ",
         re.compile(
-            rb"""(?i)(?P<name>login) (?P<user>[^\x00-\x20"'\\$]{1,80}+)(?:\s|\\n){1,4}password """
-            rb"""(?P<value>[^\x00-\x20"'\\<>{}$]{6,200}+)"""
+            rb"""(?i)(?P<name>login) (?P<user>[^\x00-\x20"'\\$]{1,80}+)(?:\s|\\n){1,4}(?P<sign>password )"""
+            rb"""(?P<quote>)(?P<value>[^\x00-\x20"'\\<>{}$]{6,200}+)"""
         ),
         _is_password,
         "password of a .netrc",
