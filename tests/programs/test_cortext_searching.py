@@ -48,6 +48,16 @@ def test_cor_18_the_message_and_names_of_files_are_searched(workspace):
     ]
 
 
+def test_cor_18_every_name_is_searched_also_of_files_with_the_same_content(workspace):
+    """A new file may be empty, and so may another one."""
+    for name in (f"{KEY}", f"{OTHER}.txt", "first", "zz"):
+        (workspace.folder / name).write_text("")
+    assert sorted(search(workspace)) == [
+        "a file's name: AWS access key (AKIA…)",
+        "a file's name: GitHub personal access token (ghp_…)",
+    ]
+
+
 def test_cor_18_a_link_and_a_wide_text_are_searched_and_what_is_ignored_is_not(workspace):
     """As git would keep them; an ignored file is not committed."""
     os.symlink(f"/tmp/{KEY}", workspace.folder / "link")
@@ -128,6 +138,19 @@ def test_cor_18_what_changed_since_it_was_searched_is_not_committed(workspace):
     searched = searching.search(str(workspace.path), FOLDER, "")
     assert searched.found
     assert commit(str(workspace.path), FOLDER, lambda _: "x", seen=searched.seen)
+
+
+@pytest.mark.parametrize("below", ["", "draft"])
+def test_cor_18_what_got_another_name_since_it_was_searched_is_not_committed(workspace, below):
+    """Nobody looked at that name; also if another file that was searched has the same content."""
+    (workspace.folder / below).mkdir(exist_ok=True)
+    for name in ("first", "second"):
+        (workspace.folder / name).write_text("the same")
+    searched: Searched = searching.search(str(workspace.path), FOLDER, "")
+    (workspace.folder / "first").rename(workspace.folder / below / KEY)
+    with pytest.raises(NotCommitted, match="changed meanwhile"):
+        commit(str(workspace.path), FOLDER, lambda _: "x", seen=searched.seen)
+    assert workspace.log() == ["mine"]
 
 
 @pytest.mark.parametrize("name", ["sha1", "sha256"])

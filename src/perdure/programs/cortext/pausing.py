@@ -61,7 +61,9 @@ def not_committed(why: str) -> str:
     return f"Saved, and not committed: {why}."
 
 
-def committed(session: Session, workspace: Workspace, status: str, seen: Collection[str]) -> Styled:
+def committed(
+    session: Session, workspace: Workspace, status: str, seen: Collection[tuple[str, str]]
+) -> Styled:
     """Commit what was looked through, and say in a sentence what became of that: whatever keeps it from being
     committed, it is saved."""
 

@@ -141,12 +141,12 @@ def commit(
     say: Callable[[bool], str],
     *,
     wait: float = _WAIT,
-    seen: Collection[str] | None = None,
+    seen: Collection[tuple[str, str]] | None = None,
 ) -> Commit | None:
     """The folder, a path below the workspace, as it is on disk; None if HEAD has it like that already.
 
     `say` gives the message, and is told whether nothing changed but what is in `.session/`. `seen` are the
-    blobs that somebody looked through: if there is another by now, nothing is committed.
+    paths and blobs that somebody looked through: if there is another by now, nothing is committed.
     """
     deadline = time.monotonic() + wait
     with told(workspace):
@@ -210,13 +210,14 @@ class Repository:
         self.hash = settings.get("extensions.objectformat", "sha1")
         """What blobs are named by."""
 
-    def _require_seen(self, tip: Tip, wanted: Mapping[str, Item], seen: Collection[str]) -> None:
+    def _require_seen(self, tip: Tip, wanted: Mapping[str, Item], seen: Collection[tuple[str, str]]) -> None:
         for path, item in wanted.items():
-            if item.id not in seen and tip.blobs.get(path) != item.id and item.mode != SUBMODULE:
+            is_known = (self._below(path), item.id) in seen or tip.blobs.get(path) == item.id
+            if not is_known and item.mode != SUBMODULE:
                 raise NotCommitted(f"{self._shown(path)} changed meanwhile", "the next pause commits it")
 
     def commit(
-        self, say: Callable[[bool], str], deadline: float, seen: Collection[str] | None
+        self, say: Callable[[bool], str], deadline: float, seen: Collection[tuple[str, str]] | None
     ) -> Commit | None:
         for _ in range(_TRIES):
             tip = self._tip()  # first, so that what others commit from here on is noticed

@@ -25,8 +25,8 @@ _MOST_SHOWN = 10
 class Searched(NamedTuple):
     found: list[str]
     """What looks like a secret, each by its file and line. It is masked."""
-    seen: frozenset[str]
-    """The blobs that were looked through."""
+    seen: frozenset[tuple[str, str]]
+    """The paths, from the workspace, and the ids of the blobs that were looked through."""
 
     def is_wanted(self, out: Output, later: str = "; the next pause asks again") -> bool:
         """Whether these secrets shall get into the repository."""
@@ -49,7 +49,7 @@ def search(workspace: str, folder: str, message: str) -> Searched:
     before: list[bytes] = []
     seen: dict[str, str] = {}
     for each in fresh(workspace, folder, _LARGEST):
-        seen[each.id] = each.path
+        seen[each.path] = each.id
         before.append(each.before)
         name = without_secrets(os.path.relpath(each.path, folder))
         if each.data is None:
@@ -58,12 +58,12 @@ def search(workspace: str, folder: str, message: str) -> Searched:
         for (line, value), secret in valued(_news(each)).items():
             found.append(_Secret(value, f"{name}, line {line}: {secret.kind} ({secret.shown})"))
     if seen:
-        for where, lines in (("the commit's message", message.split("\n")), ("a file's name", seen.values())):
+        for where, lines in (("the commit's message", message.split("\n")), ("a file's name", seen)):
             for (_, value), secret in valued(enumerate(lines)).items():
                 found.append(_Secret(value, f"{where}: {secret.kind} ({secret.shown})"))
     known = {value for data in (before if found else ()) for _, value in valued(enumerate(_text(data)))}
     news = dict.fromkeys(each.told for each in found if each.value not in known)
-    return Searched([*news], frozenset(seen))
+    return Searched([*news], frozenset(seen.items()))
 
 
 class _Secret(NamedTuple):
