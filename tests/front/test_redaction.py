@@ -257,6 +257,48 @@ def test_lines_of_a_private_key_are_masked_without_its_first_line_too() -> None:
     assert "is ENCRYPTED" in str(made[1])
 
 
+def random_text(seed: int, size: int) -> str:
+    return "".join(random.Random(seed).choices(string.ascii_letters + string.digits, k=size))
+
+
+def private_key(seed: int, lines: int = 50) -> Planted:
+    text = "\n".join(random_text(seed * 1000 + line, 64) for line in range(lines))
+    return Planted(
+        "private key", f"-----BEGIN RSA PRIVATE KEY-----\n{text}\n-----END RSA PRIVATE KEY-----", text
+    )
+
+
+def test_a_password_is_masked_where_it_is_said_again_behind_any_number_of_private_keys() -> None:
+    """Four keys of 4096 bits have 200 lines; and each of these is masked where it is said again."""
+    keys = [private_key(seed) for seed in range(8)]
+    secret = "hunter22" + "Q4x"
+    values = [*(key.text for key in keys), f"DB_PASSWORD={secret}", f"I typed {secret}."]
+    values += [key.secret.replace("\n", separator) for key in keys for separator in ("\n", "\\n", "\n+", "")]
+    made = mask(*values)
+    assert leaks(str(made), *keys, Planted("", "", secret)) == []
+
+
+def test_as_many_secrets_are_masked_as_there_are() -> None:
+    """Several of an entry that look alike are several; one that many entries have is one."""
+    keys = ["AKIA" + "".join(random.Random(seed).choices("QRSTUVW234567", k=16)) for seed in range(5)]
+    said = [" ".join(keys), keys[0], keys[0]]
+    entries: list[Entry] = []
+    for text in said:
+        entries.append(child(user_entry(text), entries[-1] if entries else None))
+    _, leaving = redacted(entries)
+    assert len(leaving.found) == 7
+    assert leaving.how_many(leaving.found) == "5 secrets"
+
+
+def test_values_beyond_a_bound_are_masked_behind_their_names_and_that_is_told(machine: Machine) -> None:
+    """Nobody is told that all is masked where it is not known."""
+    settings = [f"DB_PASSWORD={random_text(seed, 12)}7" for seed in range(230)]
+    ref = machine.add("pi", "\n".join(settings))
+    done = machine.run("export", ref.id, "--redact")
+    assert not [each for each in settings if each.partition("=")[2] in done.out]
+    assert "Masked 230 secrets, 30 of them only where" in done.err
+
+
 def test_a_token_that_is_longer_than_its_form_is_masked_to_its_end() -> None:
     """The last characters of one are of use, too."""
     (made,) = mask({"text": f"{OTHER}{KINDS['AWS session token'].secret * 3} stays"})

@@ -9,6 +9,7 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
+from perdure.front.amounts import counted
 from perdure.front.output import Output, Styled
 from perdure.front.redaction import Redaction
 from perdure.front.secrets import masked, without_secrets
@@ -30,6 +31,8 @@ class Finding(NamedTuple):
     shown: str
     is_aside: bool
     """Whether it is on another branch than the conversation, which a document to read does not show."""
+    number: int
+    """Of the secret: the same one may be in many entries, and an entry may have two that look alike."""
 
     def __str__(self) -> str:
         return f"{self.where}: {self.kind} ({self.shown})"
@@ -50,6 +53,7 @@ class Outgoing:
     def _findings(self) -> Iterator[Finding]:
         entries = self._page.entries
         on_path: set[str] = set()
+        numbers: dict[str, int] = {}
         for hit in self._redaction.hits:
             where, is_aside = without_secrets(hit.field), False
             if hit.value:
@@ -58,7 +62,14 @@ class Outgoing:
                 where = f"entry {entry.id} ({entry.role or entry.type})"
                 where = where if _USUAL.fullmatch(where) else without_secrets(where)
                 is_aside = entry.id not in on_path and entry.type not in _ON_EVERY_BRANCH
-            yield Finding(where, hit.kind, masked(hit.secret), is_aside)
+            number = numbers.setdefault(hit.secret, len(numbers))
+            yield Finding(where, hit.kind, masked(hit.secret), is_aside, number)
+
+    def how_many(self, found: Sequence[Finding]) -> str:
+        """How many secrets these are, and of how many not every place is known."""
+        there_are = counted(len({each.number for each in found}), "secret")
+        more = self._redaction.only_named
+        return f"{there_are}, {more:,} of them only where their names stand" if more else there_are
 
     def chosen(self, answer: str) -> tuple[Store, Found]:
         """As it is, or redacted."""

@@ -7,16 +7,18 @@ before it in what is searched. What only its name tells of is masked where it st
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from perdure.front.secrets import REDACTED, Place, cut, masked, places, with_values
+from perdure.front.secrets import LONG_LINE, REDACTED, Place, cut, masked, places, with_values
 
 _AT_ONCE = 2**22  # characters that are searched together
-_MOST_REPEATED = 200  # passwords, and lines of private keys, so that the time is linear in the values
+_MOST_REPEATED = 200  # values that are looked for without their names, so that the time is linear
 _SHORTEST_REPEATED = 8
+_KEY_LINE = re.compile(rf"(?<![A-Za-z0-9+/=])(?:(?<=\\)[nr])?([A-Za-z0-9+/=]{{{LONG_LINE},}}+)")
 _END = '"\0'  # of a string: no secret reaches beyond it
 
 
@@ -51,22 +53,27 @@ class Redaction:
         """In which value, and in which of its strings."""
         self._masks: dict[str, str] = {}
         self._counts: Counter[str] = Counter()
-        repeated: dict[str, str] = {}
+        named: dict[str, str] = {}
+        lines: dict[str, str] = {}
         for text, strings in _texts(count, value):
             found = places(text)
             secrets = {place.start: secret for place, secret in with_values(text, found)}
             for string, place in _within(strings, found):
                 secret = text[place.start : place.end]
-                if place.start in secrets:
-                    self.hits.append(Hit(string.value, string.field, place.kind, secrets[place.start]))
+                if whole := secrets.get(place.start):
+                    self.hits.append(Hit(string.value, string.field, place.kind, whole))
                 self._keep(string, place)
                 if place.is_named and len(secret) >= _SHORTEST_REPEATED:
-                    repeated.setdefault(secret, place.kind)
-        few = [*repeated.items()][:_MOST_REPEATED]
-        for text, strings in _texts(count, value) if few else ():
-            for secret, kind in few:
-                for string, place in _within(strings, _everywhere(secret, text, kind)):
-                    self._keep(string, place)
+                    named.setdefault(secret, place.kind)
+                if place.is_line:
+                    lines[_bare(secret)] = lines[_bare(whole or secret)] = place.kind
+        few = [*named.items()][:_MOST_REPEATED]
+        self.only_named = len(named) - len(few)
+        """How many values are masked only where their names stand."""
+        for text, strings in _texts(count, value) if few or lines else ():
+            again = [place for secret, kind in few for place in _everywhere(secret, text, kind)]
+            for string, place in _within(strings, [*again, *_lines_again(lines, text)]):
+                self._keep(string, place)
 
     def _keep(self, string: _String, place: Place) -> None:
         own = self.places.setdefault(string.value, {}).setdefault(string.at, [])
@@ -138,6 +145,19 @@ def _everywhere(secret: str, text: str, kind: str) -> Iterator[Place]:
     while at >= 0:
         yield Place(at, at + len(secret), kind)
         at = text.find(secret, at + len(secret))
+
+
+def _lines_again(lines: Mapping[str, str], text: str) -> Iterator[Place]:
+    """Lines of private keys, and whole ones on one line, where nothing says what they are. However many there
+    are, each word is looked up once."""
+    for word in _KEY_LINE.finditer(text) if lines else ():
+        if kind := lines.get(_bare(word[1])):
+            yield Place(*word.span(1), kind)
+
+
+def _bare(line: str) -> str:
+    """Without the ends of lines, and without the sign of a patch."""
+    return line.replace("\n", "").lstrip("+")
 
 
 def _apart(found: Iterable[Place]) -> Iterator[Place]:

@@ -41,9 +41,11 @@ class Place(NamedTuple):
     end: int
     kind: str
     is_named: bool = False
-    """Whether only its name, or the line above it, tells of it: where it stands without, it is not found."""
+    """Whether only its name tells of it: where it stands without, it is not found."""
     is_rest: bool = False
     """Whether it is a further line of the one before."""
+    is_line: bool = False
+    """Whether it is a line of a private key that is long enough to be known by itself."""
 
 
 def find(lines: Iterable[tuple[int, str]]) -> list[Secret]:
@@ -213,7 +215,7 @@ _REST = re.compile(rb"[\w+/=-]{0,8000}+")
 _KEY_LINES = re.compile(rb"(?:[A-Za-z0-9+/=]|\s|\\{1,8}[nr]){0,20000}+")
 _KEY_LINE = re.compile(rb"(?:(?<=\\)[nr])?([A-Za-z0-9+/=]{4,})")
 _LONGEST_KEY = 20_000
-_LONG_LINE = 32  # a shorter one may be a word: `ENCRYPTED`
+LONG_LINE = 32  # a shorter one may be a word: `ENCRYPTED`
 
 
 def _whole(text: bytes, start: int, end: int, form: Form) -> list[Place]:
@@ -225,7 +227,7 @@ def _whole(text: bytes, start: int, end: int, form: Form) -> list[Place]:
         last = _end(_KEY_LINES, text, end)
     lines = [line.span(1) for line in _KEY_LINE.finditer(text, start, last)]
     return [
-        Place(start, end, form.kind, is_named=end - start >= _LONG_LINE, is_rest=at > 0)
+        Place(start, end, form.kind, is_rest=at > 0, is_line=end - start >= LONG_LINE)
         for at, (start, end) in enumerate(lines)
     ]
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from perdure import config
 from perdure.errors import InvalidId, NotSaved, UsageError
 from perdure.front import render
-from perdure.front.amounts import counted, size
+from perdure.front.amounts import size
 from perdure.front.outgoing import REDACT, WRITE, Finding, Outgoing, choice
 from perdure.front.output import Output, Styled
 from perdure.front.visible import one_line
@@ -65,8 +65,10 @@ def export(options: SimpleNamespace, out: Output) -> int:
         raise UsageError(f"A session of {to} is a folder", "name the one to make with -o DIR")
     store, ref = reference.find(options.id)
     is_redacted = options.redact
+    leaving: Outgoing | None = None
     if is_installed:
-        made = _installed(store, ref, to, is_redacted=options.redact)
+        leaving = Outgoing(store, ref) if is_redacted else None
+        made = _installed(store, ref, to, leaving)
     else:
         if output:
             refuse_homes(output, store)
@@ -87,8 +89,8 @@ def export(options: SimpleNamespace, out: Output) -> int:
         out.line(made.reference)
     elif output:
         out.note(f"Wrote {output}, {size(made.size)}{f': {made.reference}' if made.reference else ''}")
-    if is_redacted and made.secrets:
-        out.note(f"Masked {counted(len(made.secrets), 'secret')}.")
+    if is_redacted and leaving and made.secrets:
+        out.note(f"Masked {leaving.how_many(_shown(leaving, to))}.")
     _warn(made, to, reference.name_of(store, ref), out)
     return 0
 
@@ -124,7 +126,7 @@ async def document(
     if answer not in (WRITE, REDACT):
         return shell.face.note(Styled("Nothing was written.", "dim"))
     made = await in_thread(lambda: _as_document(*leaving.chosen(answer), to, output, shell.out))
-    hidden = f", with {counted(len(found), 'secret')} masked" if found and answer == REDACT else ""
+    hidden = f"; masked {leaving.how_many(found)}" if found and answer == REDACT else ""
     shell.face.note(one_line(f"Wrote {output}, {size(made.size)}{hidden}"))
     if made.problems:
         shell.face.note(Styled(one_line(f"Damaged: {made.problems[0]}; what can be read is there"), "yellow"))
@@ -184,16 +186,12 @@ _WRITERS = {"md": _markdown, "html": _html, "json": _json}
 # --- sessions of another layout -----------------------------------------------------------------------
 
 
-def _installed(store: Store, ref: Found, to: str, *, is_redacted: bool) -> _Made:
+def _installed(store: Store, ref: Found, to: str, leaving: Outgoing | None) -> _Made:
     """It stays on this machine, for the same user: only who asks for it has its secrets masked."""
     target = open_store(to)
-    if not is_redacted:
-        converted = convert(store, ref, target)
-        return _made(converted, target, converted.ref.path, converted.ref.size)
-    leaving = Outgoing(store, ref)
-    converted = convert(*leaving.redacted(), target)
+    converted = convert(*(leaving.redacted() if leaving else (store, ref)), target)
     made = _made(converted, target, converted.ref.path, converted.ref.size)
-    return made._replace(secrets=[*map(str, leaving.found)])
+    return made._replace(secrets=[*map(str, leaving.found if leaving else ())])
 
 
 def _as_session(store: Store, ref: Found, to: str, output: str, out: Output) -> _Made:
