@@ -320,6 +320,28 @@ def test_what_is_nested_as_deeply_as_a_session_is_read_is_searched(depth: int) -
     assert f'1e999,"AKIA…[redacted]"{"]" * depth}' in text
 
 
+@pytest.mark.parametrize("name", ["content", "c\\u006fntent"])
+@pytest.mark.parametrize("secret", [KEY, f"\\u0041{KEY[1:]}"])
+@pytest.mark.parametrize("hides", ['"{}","content":"harmless"', '[{{"text":"{}"}}],"content":"harmless"'])
+def test_a_member_that_another_one_hides_is_searched(
+    name: str, secret: str, hides: str, machine: Machine, tmp_path: Path
+) -> None:
+    """Who reads the session does not see it, but it is in the file. It is named; masked, it is gone."""
+    said = f'{{"role":"user","{name}":{hides.format(secret)},"timestamp":0}}'
+    line = f'{{"type":"message","id":"00000001","parentId":null,"timestamp":"{STAMP}","message":{said}}}'
+    ref = kept(machine.store("pi"), [decode(line.encode()), child(user_entry("bye"), None)])
+    for more, is_there in ([], True), (["--redact"], False):
+        output = tmp_path / "exported.jsonl"
+        done = machine.run("export", ref.id, "--to", "pi", "-o", str(output), *more)
+        assert done.code == 0, done.err
+        text = output.read_text()
+        assert (secret in text) == is_there
+        assert ("entry 00000001 (user): AWS access key (AKIA…)" in done.err) == is_there
+        assert "harmless" in text
+    assert "Masked 1 secret." in done.err
+    assert secret[2:] not in text
+
+
 def test_what_is_told_of_a_secret_has_none_in_it() -> None:
     """Neither as the id of its entry, nor as a role, nor in the name of a value or of a fact."""
     record = {"type": "message", "id": KEY, "parentId": None, "timestamp": STAMP}

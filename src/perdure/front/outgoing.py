@@ -5,6 +5,7 @@ It is read once, so that what is written is what was searched, and every format 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, NamedTuple, cast
@@ -48,7 +49,7 @@ class Outgoing:
         self.found = [*dict.fromkeys(self._findings())]
 
     def _part(self, at: int) -> Any:
-        return _record(self._page.entries[at - 1]) if at else _about(self._ref, self._page)
+        return _records(self._page.entries[at - 1]) if at else _about(self._ref, self._page)
 
     def _findings(self) -> Iterator[Finding]:
         entries = self._page.entries
@@ -91,7 +92,7 @@ class Outgoing:
     def _redacted(self, at: int, entry: Entry) -> Entry:
         if at not in self._redaction.places:
             return entry
-        made = self._redaction.redacted(at)
+        made = self._redaction.redacted(at)[0]
         if isinstance(made, str):
             return Entry(entry.type, entry.id, entry.parent_id, entry.timestamp, made.encode())
         return decode(dumps(made))
@@ -105,12 +106,32 @@ def _about(ref: Found, page: Page) -> dict[str, Any]:
     return {"header": header, "ref": {"id": ref.id, "path": ref.path}, "problems": problems}
 
 
-def _record(entry: Entry) -> Any:
-    """Its values; its text, where it is nested too deeply for all of them to be read."""
+def _records(entry: Entry) -> list[Any]:
+    """Its values; its text, where it is nested too deeply for all of them to be read. Behind them is what
+    they hide: it is searched, and not written where secrets are masked."""
     try:
-        return loads_exactly(entry.raw)
+        record = loads_exactly(entry.raw)
+        return [record] if dumps(record) == entry.raw else [record, *_hidden(entry.raw)]
     except (RecursionError, ValueError):
-        return entry.raw.decode("utf-8", "replace")
+        return [entry.raw.decode("utf-8", "replace")]
+
+
+def _hidden(raw: bytes) -> list[Any]:
+    """Members of which another one with the same name stands behind them: no reader gets these, but they are
+    in the bytes. All of the text, where they cannot be told."""
+    found: list[Any] = []
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        last = {name: at for at, (name, _) in enumerate(pairs)}
+        found.extend({name: value} for at, (name, value) in enumerate(pairs) if at != last[name])
+        return dict(pairs)
+
+    text = raw.decode("utf-8", "replace")
+    try:
+        json.loads(text, object_pairs_hook=members)
+    except (RecursionError, ValueError):
+        return [text]
+    return found
 
 
 class _Snapshot:
