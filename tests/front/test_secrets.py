@@ -26,7 +26,7 @@ def shown(secret: str) -> str:
 
 
 def alarms(*lines: str) -> list[Secret]:
-    return secrets.find(enumerate(lines, 1))
+    return [*secrets.valued(enumerate(lines, 1)).values()]
 
 
 @pytest.mark.parametrize(
@@ -196,8 +196,8 @@ def test_a_line_with_the_same_secret_twice_is_told_of_once() -> None:
 
 def test_characters_of_any_width_and_halves_of_them_shift_nothing() -> None:
     """Line numbers and values stay right after text that is not ASCII."""
-    (found,) = secrets.find([(10, "İ密😀\ud83d" * 50), (20, f"é DB_PASSWORD={'pä55wörter!'} {KEY[:8]}")])
-    assert found == Secret(20, "value of DB_PASSWORD", "pä5…")
+    found = secrets.valued([(10, "İ密😀\ud83d" * 50), (20, f"é DB_PASSWORD={'pä55wörter!'} {KEY[:8]}")])
+    assert [*found.values()] == [Secret(20, "value of DB_PASSWORD", "pä5…")]
 
 
 # What each would be slow with: the beginnings of secrets, over and over, that never become one.
@@ -228,7 +228,7 @@ def test_time_is_linear_in_the_text_however_hostile() -> None:
         taken = []
         for _ in range(3):
             start = time.process_time()
-            secrets.find([(1, text)])
+            secrets.valued([(1, text)])
             taken.append(time.process_time() - start)
         return min(taken)
 

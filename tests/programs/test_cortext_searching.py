@@ -67,6 +67,19 @@ def test_cor_18_a_link_and_a_wide_text_are_searched_and_what_is_ignored_is_not(w
     assert [each.partition(":")[0] for each in search(workspace)] == ["link, line 1", "wide.txt, line 1"]
 
 
+@pytest.mark.parametrize("around", ["plain", "é ü 密", "\n密密\n"])
+@pytest.mark.parametrize(
+    "encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "utf-8-sig"]
+)
+def test_cor_18_a_text_of_any_width_is_searched(workspace, encoding, around):
+    """Whether its first bytes say how it is encoded, or not; it may be in the middle of something else."""
+    text = f"{around} {KEY} {around}\r\nDB_PASSWORD={'hunter22Q4x'}\r\n"
+    kinds = ["AWS access key (AKIA…)", "value of DB_PASSWORD (hun…)"]
+    for start in (b"", b"\x7fELF\2\1\0\xff\xd8"):
+        (workspace.folder / "wide.bin").write_bytes(start + text.encode(encoding))
+        assert [each.partition(": ")[2] for each in search(workspace)] == kinds
+
+
 def test_cor_18_a_file_too_large_to_be_searched_is_asked_about(workspace, monkeypatch):
     """The time has a bound; until HEAD has that very file."""
     monkeypatch.setattr(searching, "_LARGEST", 1000)

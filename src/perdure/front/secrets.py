@@ -48,13 +48,9 @@ class Place(NamedTuple):
     """Whether it is a line of a private key that is long enough to be known by itself."""
 
 
-def find(lines: Iterable[tuple[int, str]]) -> list[Secret]:
-    """Every secret of these numbered lines, in their order. One that a line has twice is told of once."""
-    return list(valued(lines).values())
-
-
 def valued(lines: Iterable[tuple[int, str]]) -> dict[tuple[int, str], Secret]:
-    """The same, by line and by the secret itself."""
+    """Every secret of these numbered lines, by its line and by itself, in their order. One that a line has
+    twice is there once."""
     found: dict[tuple[int, str], Secret] = {}
     for numbered in _together(lines):
         text = "\n".join(line for _, line in numbered)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -75,13 +76,29 @@ def _news(file: Fresh) -> Iterator[tuple[int, str]]:
     """Its numbered lines; of one that only grew, the new ones."""
     assert file.data is not None
     is_grown = file.before.endswith(b"\n") and file.data.startswith(file.before)
-    before = file.before if is_grown and not _is_wide(file.data) else b""
+    before = file.before if is_grown and not _encoding(file.data) else b""
     return enumerate(_text(file.data[len(before) :]), before.count(b"\n") + 1)
 
 
 def _text(data: bytes) -> list[str]:
-    return data.decode("utf-16" if _is_wide(data) else "utf-8", "replace").split("\n")
+    encoding = _encoding(data)
+    if not encoding and b"\0" in data:
+        data = _WIDE.sub(lambda run: run[0].replace(b"\0", b""), data)
+    return data.decode(encoding or "utf-8", "replace").split("\n")
 
 
-def _is_wide(data: bytes) -> bool:
-    return data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+def _encoding(data: bytes) -> str:
+    """The one that its first bytes name."""
+    return next((name for mark, name in _MARKS.items() if data.startswith(mark)), "")
+
+
+_MARKS = {  # in this order: one begins like another
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+# A few characters of ASCII in UTF-32 or UTF-16, of either order, anywhere in a file that names no encoding.
+_WIDE = re.compile(
+    rb"(?:\0{3}[\t-~]){8,}|(?:[\t-~]\0{3}){8,}|(?:\0[\t-~]){8,}|(?:[\t-~]\0){8,}",
+)
