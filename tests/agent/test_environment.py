@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.agent.environment import _NEEDED, NOBODY_IS_THERE, ShellEnvironment, for_children
+from perdure.agent.secret_tokens import tokens
+from perdure.agent.secret_variables import is_secret
 from perdure.agent.tools import ToolContext, checked
 from perdure.agent.tools.bash import BASH
 from tests.agent.environments import (
@@ -22,6 +24,7 @@ from tests.agent.environments import (
     SHORT_KEY_IN_USE,
     UNMARKED,
 )
+from tests.front.planted import planted
 
 KEYS_IN_USE = [KEY_IN_USE, SHORT_KEY_IN_USE, ""]
 CANARIES = [*SECRET.items(), *SHORT_BY_NAME.items(), *UNMARKED.items()]
@@ -38,6 +41,24 @@ def test_there_are_enough_of_both():
 def test_a_secret_is_left_out(name, value):
     """Alone too, so that none hides behind another."""
     assert for_children({name: value}, PROVIDERS, secret_values=KEYS_IN_USE) == NOBODY_IS_THERE
+
+
+TOKENS = [each for each in planted() if [*tokens(each.secret.encode())]]
+
+
+@pytest.mark.parametrize("secret", TOKENS, ids=[each.kind for each in TOKENS])
+def test_s6_a_token_that_is_found_in_a_text_is_kept_from_commands_whatever_its_name(secret):
+    """One list of forms says what is one, wherever it stands."""
+    assert is_secret("THING", secret.secret)
+
+
+@pytest.mark.parametrize(
+    "name", ["DBPWD", "USERPWD", "BINDPW", "LDAP_BINDPW", "ROOTPW", "FOO_TKN", "WIFI_PSK"]
+)
+def test_s6_a_short_name_of_a_secret_is_known_for_one(name):
+    """Also as the end of a word, but for directories."""
+    assert is_secret(name, "plain words")
+    assert not is_secret("OLDPWD", "/home/me")
 
 
 @pytest.mark.parametrize("name", ORDINARY)

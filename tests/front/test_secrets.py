@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.agent.secret_forms import FORMS
 from perdure.front import secrets
-from perdure.front.secret_forms import FORMS
 from perdure.front.secrets import Secret
 from tests.front.planted import OPENSSH_KEYS, OTHER_ED25519_KEY, Planted, armored, planted
 

@@ -14,7 +14,7 @@ import re
 _WORDS = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRET_WORD = re.compile(
     "KEYS?|TOKEN|TOK|O?AUTH|AUTHORIZATION|PAT|JWT|BEARER|COOKIES?|WEBHOOK|MNEMONIC|DSN|CREDS?|PASSCODE"
-    "|PASSWRD|PSWD|[HT]OTP|[A-Z]*SESSID|JSESSIONID"
+    "|PASSWRD|PSWD|TKN|PSK|.+(?<!OLD)PWD|.{2,}PW|[HT]OTP|[A-Z]*SESSID|JSESSIONID"
     "|.*(SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL).*"
     "|.*TOKEN|(API|AUTH|ACCESS|BOT)TOK|.*(?<!ASK)(?<!BY)(?<!COM)PASS"
     "|.*(API|ACCESS|AUTH|PRIVATE|SIGNING|ENCRYPTION|MASTER|DEPLOY|LICENSE|SSH)KEYS?"
@@ -115,7 +115,17 @@ def sounds_secret(name: str, value: str) -> bool:
 
 
 def looks_secret(value: str) -> bool:
-    return _SECRET_VALUE.search(value) is not None
+    return _SECRET_VALUE.search(value) is not None or _has_token(value)
+
+
+def _has_token(value: str) -> bool:
+    """Of a form that a service gives them. The forms are loaded only for what could be one."""
+    texts = [text for text in _APART.split(value) if len(text) >= _SHORTEST and not _is_place(text)]
+    if not any(map(_NUMBERS.search, texts)):
+        return False
+    from perdure.agent.secret_tokens import tokens
+
+    return next(tokens(value.encode("ascii", "replace")), None) is not None
 
 
 def _is_plain(value: str) -> bool:

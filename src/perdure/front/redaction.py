@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from perdure.front.secrets import LONG_LINE, REDACTED, Place, cut, masked, places, with_values
+from perdure.agent.secret_tokens import LONG_LINE, Place
+from perdure.front.secrets import REDACTED, cut, masked, places, with_values
 
 _AT_ONCE = 2**22  # characters that are searched together
 _MOST_REPEATED = 200  # values that are looked for without their names, so that the time is linear
