@@ -165,7 +165,10 @@ def own_id(raw: bytes) -> bytes:
 
 def joined(parts: Mapping[str, bytes]) -> bytes:
     """An object of members whose values are JSON already."""
-    return b"{" + b",".join([b"%b:%b" % (dumps(name), value) for name, value in parts.items()]) + b"}"
+    pieces = [b"{"]
+    for name, value in parts.items():
+        pieces += [b"," if len(pieces) > 1 else b"", dumps(name), b":", value]  # a value may be large
+    return b"".join([*pieces, b"}"])
 
 
 # --- content ------------------------------------------------------------------------------------
