@@ -17,7 +17,7 @@ from perdure.agent.models import Cost, Finished, Piece, Usage
 from perdure.agent.settings import Limits, Settings
 from perdure.agent.tools import AgentToolResult, Tool
 from perdure.errors import ModelError, ModelUnavailable, NotSaved, PerdureError, TooLarge
-from perdure.session.entry import Assistant, Image, Message, Text, ToolCall, ToolResult
+from perdure.session.entry import Assistant, Image, Message, Text, Thinking, ToolCall, ToolResult
 from perdure.session.session import Session
 from perdure.session.stores.lines import LONGEST
 from perdure.testing import ScriptedModel
@@ -391,6 +391,44 @@ async def test_a_summary_costs_too_and_none_is_made_when_nothing_may_be_spent(mo
             assert isinstance(events[-1], CompactionEnd)
         await said(agent, "again")
         assert len(model.requests) == most
+
+
+SUMMARIES: dict[str, Any] = {
+    "one that is used": "what was said",
+    "nothing": "",
+    "thinking": Thinking("so"),
+    "a call": call(0),
+}
+
+
+def summarised(summary: Any) -> tuple[ScriptedModel, list[Any]]:
+    """A model that calls a tool whatever it is told, for nothing, until it is asked for a summary: it gives
+    this one, for a dollar. And the requests for summaries."""
+    numbers, asked = itertools.count(), []
+
+    def reply(request: Any) -> Any:
+        if request.tools:
+            long = {"text": "so on " * 1000}
+            return [ToolCall(f"c{next(numbers)}", "echo", long), Finished("toolUse", Usage())]
+        asked.append(request)
+        return [summary, A_DOLLAR]
+
+    return ScriptedModel(*[reply] * 1000, model=structs.replace(DEAR, context_window=8000)), asked
+
+
+OFTEN = SummaryCompaction(reserve_tokens=2000, keep_recent_tokens=500, threshold=1500)
+
+
+@pytest.mark.parametrize("summary", SUMMARIES.values(), ids=SUMMARIES)
+async def test_every_summary_is_paid_whatever_becomes_of_it(summary):
+    """A model whose summaries were empty was asked for 200 of them, and no limit on the cost acted."""
+    model, asked = summarised(summary)
+    async with agent_with(compaction=OFTEN, cost=3) as agent:
+        await agent.start(model=model)
+        await said(agent)
+        assert len(asked) == 3
+        assert agent.spent.cost == pytest.approx(3)
+        assert "limits.cost" in on_disk(agent)[-1].error_message
 
 
 async def test_a_price_that_nobody_knows_is_told_once_and_is_no_reason_not_to_talk():

@@ -469,7 +469,7 @@ class Agent:
         attempt = 0
         model, limits = self._summariser or self._voice.model, self._limits
         about = partial(compaction.summarise, plan, talking=talking, instructions=instructions)
-        asked = partial(about, model=model, limits=limits)
+        asked = partial(about, model=model, limits=limits, pay=self._memory.pay)
         try:
             while True:
                 try:

@@ -13,7 +13,7 @@ even the last turn is too long, nothing is kept as it is, and the user's last re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from itertools import accumulate
 from typing import Any, Protocol
@@ -321,6 +321,10 @@ What the rest of the turn depends on."""
 _SPLIT = "\n\n---\n\n**Turn Context (split turn):**\n\n"
 
 
+Pay = Callable[[Usage, Model], None]
+"""Is told what an answer of a model used."""
+
+
 async def summarise(
     made: Plan,
     *,
@@ -328,15 +332,17 @@ async def summarise(
     talking: Model | None = None,
     instructions: str = "",
     limits: Limits = USUAL_LIMITS,
+    pay: Pay = lambda usage, model: None,
 ) -> Compaction:
     """The entry that a plan makes.
 
-    `talking` is the model whose window was planned with, if it is not the one that is asked. Raises
+    `talking` is the model whose window was planned with, if it is not the one that is asked. `pay` is called
+    with what each answer used, before anything is known of its worth: the caller owes it in any case. Raises
     ModelError if that fails or says nothing, or more than an answer may have. Write it together with the
     settings of the moment: see `context.live`.
     """
     is_other = talking is not None and model.model.reference != talking.reference
-    asked = _Asked(model, model.model.context_window if is_other else made.room.window, limits)
+    asked = _Asked(model, model.model.context_window if is_other else made.room.window, limits, pay)
     about = "\n".join(filter(None, (made.instructions, instructions)))
     earlier = _without_lists(made.previous.summary) if made.previous else ""
     summary = await asked.summary(made.history, made.room.summary, earlier, about)
@@ -355,9 +361,10 @@ async def summarise(
 class _Asked:
     """A model that summarises, and what that took."""
 
-    def __init__(self, model: LanguageModel, window: int, limits: Limits) -> None:
+    def __init__(self, model: LanguageModel, window: int, limits: Limits, pay: Pay) -> None:
         self._model = model
         self._limits = limits
+        self._pay = pay
         self._window = max(window, _SMALLEST_WINDOW)
         self.usage = Usage()
 
@@ -394,6 +401,7 @@ class _Asked:
             async for piece in answer:
                 if isinstance(piece, Finished):
                     end = piece
+                    self._count(end.usage)
                     continue
                 room.take(piece)
                 if room.is_full:
@@ -404,14 +412,17 @@ class _Asked:
         if end is None or not summary:
             why = "the summary is empty" if end else "the summary broke off"
             raise ModelError(f"{self._model.model.reference}: {why}", "try again, or with another model")
-        before, used = self.usage, end.usage
+        return summary
+
+    def _count(self, used: Usage) -> None:
+        self._pay(used, self._model.model)
+        before = self.usage
         self.usage = Usage(
             before.input + used.input,
             before.output + used.output,
             before.cache_read + used.cache_read,
             before.cache_write + used.cache_write,
         )
-        return summary
 
 
 def _prompt(messages: Sequence[AnyMessage], room: int, task: str, earlier: str, about: str) -> str:

@@ -18,9 +18,10 @@ from typing import Any
 from msgspec import Struct
 
 from perdure.agent.aside import in_thread, settled
+from perdure.agent.draft import priced
 from perdure.agent.events import EventMessage
 from perdure.agent.hooks import in_words
-from perdure.agent.models import Sent
+from perdure.agent.models import Model, Sent, Usage
 from perdure.agent.tokens import Counter
 from perdure.errors import PerdureError, TooLarge, UsageError
 from perdure.session import context
@@ -85,7 +86,7 @@ class Memory:
         self.added: list[EventMessage] = []
         """Since somebody last emptied it."""
         self.cost = 0.0
-        """US dollars, for all answers and summaries since this was made."""
+        """US dollars, for all answers and all requests for summaries since this was made."""
         self.marks = NO_MARKS
         """What is recorded with every message, beside what it says, until its user says something."""
         self._alongside = alongside
@@ -114,6 +115,10 @@ class Memory:
     def has_unsaved(self) -> bool:
         """Whether something arrived that is not on disk, because that refused it."""
         return bool(self._unsaved)
+
+    def pay(self, usage: Usage, model: Model) -> None:
+        """Adds what a summary cost as soon as its model has answered, whether or not the answer is used."""
+        self.cost += priced(usage, model.cost)["cost"]["total"]
 
     def note(self, change: Change) -> None:
         """Recorded with the next message: a session in which nothing is said stays empty. Of each kind the
@@ -164,7 +169,6 @@ class Memory:
     async def keep_compaction(self, body: Compaction, *settings: ModelChange | ThinkingLevelChange) -> None:
         """With the settings of the moment beside it, nobody has to look for them further back. What is sent
         from now on is read at once: it is not much, and it is wanted next."""
-        self.cost += body.usage["cost"]["total"]
         async with self._turns:
             await self._write([*settings, body], has_arrived=True)
         self.forget()

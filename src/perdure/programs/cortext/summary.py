@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import aclosing, suppress
 
 from perdure.agent.agent import Agent
-from perdure.agent.draft import priced
 from perdure.agent.limits import AnswerRoom
 from perdure.agent.models import OFFLINE, Finished, Request
 from perdure.agent.models.offline.summary import where_it_stopped
@@ -55,7 +54,7 @@ async def _asked(agent: Agent, messages: Sequence[AnyMessage]) -> str:
     async with aclosing(model.stream(request)) as answer:
         async for piece in answer:
             if isinstance(piece, Finished):
-                agent.memory.cost += priced(piece.usage, model.model.cost)["cost"]["total"]
+                agent.memory.pay(piece.usage, model.model)
                 break
             taken = room.take(piece)
             if taken is not None and taken.kind == "text":
