@@ -11,6 +11,7 @@ from perdure.agent import compaction
 from perdure.agent.compaction import CompactionStrategy, NoCompaction, SummaryCompaction
 from perdure.agent.events import Reason
 from perdure.agent.models import Cost, Finished, Model, Piece, Usage
+from perdure.agent.summary import summarise
 from perdure.agent.tokens import of_message, of_text
 from perdure.errors import ContextOverflow, ModelError, UsageError
 from perdure.session import context
@@ -92,7 +93,7 @@ def compacted(
     at_once = AtOnce(replies[0] if replies else SUMMARY, model)
     scripted = ScriptedModel(*replies, model=model) if len(replies) > 1 else at_once
     plan = strategy.plan(entries, model, reason)
-    body = asyncio.run(compaction.summarise(plan, model=scripted, **options)) if plan else None
+    body = asyncio.run(summarise(plan, model=scripted, **options)) if plan else None
     after = [*entries, new(body, id=f"c{len(entries)}", parent_id=entries[-1].id)] if body else entries
     return context.live(reversed(after)).entries, body, scripted.requests
 
@@ -464,7 +465,7 @@ def test_many_files_do_not_push_the_summary_out():
 def test_tokens_and_cost_of_the_summary_are_kept():
     used = Usage(1000, 100, 10, 1)
     scripted = ScriptedModel([SUMMARY, Finished("stop", used)], model=model_of(cost=Cost(1.0, 2.0)))
-    body = asyncio.run(compaction.summarise(planned(scripted.model), model=scripted))
+    body = asyncio.run(summarise(planned(scripted.model), model=scripted))
     assert body.usage["totalTokens"] == 1111
     assert body.usage["cost"]["total"] == pytest.approx(0.0012)
     assert body.tokens_before == tokens_of(long_talk())
@@ -490,7 +491,7 @@ def test_a_summary_that_broke_off_is_an_error():
                     yield piece
 
     with pytest.raises(ModelError, match="broke off"):
-        asyncio.run(compaction.summarise(planned(model_of()), model=Silent("so", model=model_of())))
+        asyncio.run(summarise(planned(model_of()), model=Silent("so", model=model_of())))
     with pytest.raises(ModelError, match="gone"):
         compacted(long_talk(), ["so", ModelError("gone")], SUMMARY)
 
@@ -511,7 +512,7 @@ def test_another_model_summarises_within_its_own_window():
     """What is kept is measured by the window of the model that talks."""
     scripted = ScriptedModel(SUMMARY, model=model_of(8192, max_tokens=300))
     talking = Model(id="big", provider="p", api="scripted", context_window=128_000)
-    body = asyncio.run(compaction.summarise(planned(talking), model=scripted, talking=talking))
+    body = asyncio.run(summarise(planned(talking), model=scripted, talking=talking))
     assert body.first_kept_entry_id == "e2"
     (request,) = scripted.requests
     assert request.max_tokens == 300

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import structs
 
-from perdure.agent import compaction, loop, retrying
+from perdure.agent import loop, retrying
 from perdure.agent.aside import settled
 from perdure.agent.compaction import CompactionStrategy
 from perdure.agent.draft import Draft
@@ -41,6 +41,7 @@ from perdure.agent.model_choice import Voice
 from perdure.agent.models import LanguageModel, Model, Request
 from perdure.agent.queue import Queue
 from perdure.agent.settings import USUAL_LIMITS, Limits, Retry
+from perdure.agent.summary import facts_of, summarise
 from perdure.agent.switch import Stopped
 from perdure.agent.tokens import of_message, of_text, room_for_an_answer
 from perdure.agent.tools import AgentToolResult
@@ -468,7 +469,7 @@ class Agent:
         yield CompactionStart(reason)
         attempt = 0
         model, limits = self._summariser or self._voice.model, self._limits
-        about = partial(compaction.summarise, plan, talking=talking, instructions=instructions)
+        about = partial(summarise, plan, talking=talking, instructions=instructions)
         asked = partial(about, model=model, limits=limits, pay=self._memory.pay)
         try:
             while True:
@@ -492,9 +493,4 @@ class Agent:
             yield AutoRetryEnd(True, attempt)
         voice = self._voice
         await self._memory.keep_compaction(body, voice.model_change, ThinkingLevelChange(voice.thinking))
-        result = {
-            "summary": body.summary,
-            "firstKeptEntryId": body.first_kept_entry_id,
-            "tokensBefore": body.tokens_before,
-        }
-        yield CompactionEnd(reason, result, will_retry=reason == "overflow")
+        yield CompactionEnd(reason, facts_of(body), will_retry=reason == "overflow")
