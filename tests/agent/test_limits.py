@@ -11,12 +11,19 @@ from msgspec import UNSET, structs
 
 from perdure import AgentSession, NoCompaction, SummaryCompaction
 from perdure.agent.draft import Draft
-from perdure.agent.events import CompactionEnd, MessageEnd, ToolExecutionEnd, ToolExecutionStart
+from perdure.agent.events import (
+    AutoRetryEnd,
+    AutoRetryStart,
+    CompactionEnd,
+    MessageEnd,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+)
 from perdure.agent.limits import AnswerRoom
 from perdure.agent.models import Cost, Finished, Piece, Usage
 from perdure.agent.settings import Limits, Settings
 from perdure.agent.tools import AgentToolResult, Tool
-from perdure.errors import ModelError, ModelUnavailable, NotSaved, PerdureError, TooLarge
+from perdure.errors import ContextOverflow, ModelError, ModelUnavailable, NotSaved, PerdureError, TooLarge
 from perdure.session.entry import Assistant, Image, Message, Text, Thinking, ToolCall, ToolResult
 from perdure.session.session import Session
 from perdure.session.stores.lines import LONGEST
@@ -334,6 +341,47 @@ async def test_what_is_tried_again_counts():
         assert "limits.turns" in on_disk(agent)[-1].error_message
 
 
+SUMMARY_REQUESTS: dict[str, list[Any]] = {
+    "succeed": ["what was said"],
+    "give nothing": [""],
+    "find a server that is busy": [ModelUnavailable("busy")],
+    "are too long": [ContextOverflow("too long")],
+    "are too long at first": [ContextOverflow("too long"), "what was said"],
+    "succeed after a while": [ModelUnavailable("busy"), ModelUnavailable("busy"), "what was said"],
+    "fail": [ModelError("no")],
+}
+
+
+@pytest.mark.parametrize("turns", [1, 3, 7, 20])
+@pytest.mark.parametrize("replies", SUMMARY_REQUESTS.values(), ids=SUMMARY_REQUESTS)
+async def test_requests_for_summaries_count_whatever_comes_of_them(replies, turns):
+    """One message got 988 requests: only those for answers counted. Of each try the end is told."""
+    model, asked = summarised(*replies)
+    async with agent_with(compaction=OFTEN, turns=turns) as agent:
+        await agent.start(model=model)
+        events = await said(agent)
+        assert len(model.requests) == turns
+        assert asked or turns < 7
+        assert "limits.turns" in on_disk(agent)[-1].error_message
+        told = [type(event) for event in events if isinstance(event, AutoRetryStart | AutoRetryEnd)]
+        assert told[-1:] in ([], [AutoRetryEnd])
+
+
+async def test_a_limit_that_ends_the_summary_of_what_was_too_long_ends_the_turn():
+    """And is named, not the length."""
+
+    def reply(request: Any) -> Any:
+        return ContextOverflow("too long") if len(model.requests) > 3 else "x" * 5000
+
+    model = ScriptedModel(*[reply] * 100)
+    async with agent_with(compaction=SummaryCompaction(keep_recent_tokens=10), turns=3) as agent:
+        await agent.start(model=model)
+        for text in ("one", "two", "three", "four"):
+            await said(agent, text)
+        assert len(model.requests) == 3 + 3
+        assert "limits.turns" in on_disk(agent)[-1].error_message
+
+
 async def test_what_is_said_meanwhile_starts_anew():
     model, is_said = loops(), False
     async with agent_with(turns=5) as agent:
@@ -401,22 +449,36 @@ SUMMARIES: dict[str, Any] = {
 }
 
 
-def summarised(summary: Any) -> tuple[ScriptedModel, list[Any]]:
+def summarised(*summaries: Any) -> tuple[ScriptedModel, list[Any]]:
     """A model that calls a tool whatever it is told, for nothing, until it is asked for a summary: it gives
-    this one, for a dollar. And the requests for summaries."""
-    numbers, asked = itertools.count(), []
+    these in turn, for a dollar each. And the requests for summaries."""
+    numbers, replies, asked = itertools.count(), itertools.cycle(summaries), []
 
     def reply(request: Any) -> Any:
         if request.tools:
             long = {"text": "so on " * 1000}
             return [ToolCall(f"c{next(numbers)}", "echo", long), Finished("toolUse", Usage())]
         asked.append(request)
-        return [summary, A_DOLLAR]
+        return [next(replies), A_DOLLAR]
 
     return ScriptedModel(*[reply] * 1000, model=structs.replace(DEAR, context_window=8000)), asked
 
 
 OFTEN = SummaryCompaction(reserve_tokens=2000, keep_recent_tokens=500, threshold=1500)
+
+
+async def test_the_cost_is_looked_at_between_the_parts_of_a_summary():
+    """A turn that is cut has a summary of its own: it is not asked for when the first one spent all."""
+    free = [[part, Finished("stop", Usage())] for part in ("x" * 9000, call(1), "y" * 9000)]
+    model = ScriptedModel(*free, ["of the turns before", A_DOLLAR], model=DEAR)
+    strategy = SummaryCompaction(is_automatic=False, keep_recent_tokens=10)
+    async with agent_with(compaction=strategy, cost=1) as agent:
+        await agent.start(model=model)
+        await said(agent, "z" * 9000)
+        await said(agent, "z" * 9000)
+        with pytest.raises(ModelError, match=r"limits\.cost"):
+            [event async for event in agent.compact()]
+        assert len(model.requests) == 4
 
 
 @pytest.mark.parametrize("summary", SUMMARIES.values(), ids=SUMMARIES)

@@ -104,7 +104,7 @@ class Agent:
         self._switch = self._work.switch
         self._waiting = partial(retrying.waiting, retry=retry, switch=self._switch)
         self._limits = limits
-        self.run = Run(limits)
+        self.run = Run(limits, lambda: self._memory.cost)
         self._queue = Queue()
         self._draft: Draft | None = None
         """The last attempt at the answer of this turn, while nothing of it is kept."""
@@ -377,7 +377,7 @@ class Agent:
         may_compact = True
         while True:
             try:
-                self.run.ask(self._memory.cost)
+                self.run.ask()
                 request = await self._request()
                 model, bench, keep = self._voice.model, self._bench, self._memory.keep
                 draft = self._next_draft()
@@ -465,12 +465,12 @@ class Agent:
             if reason == "manual":
                 raise PerdureError("Not compacted: there is nothing to condense")
             return
-        self.run.check(self._memory.cost)
+        self.run.check()
         yield CompactionStart(reason)
         attempt = 0
-        model, limits = self._summariser or self._voice.model, self._limits
+        model = self._summariser or self._voice.model
         about = partial(summarise, plan, talking=talking, instructions=instructions)
-        asked = partial(about, model=model, limits=limits, pay=self._memory.pay)
+        asked = partial(about, model=model, limits=self._limits, ask=self.run.ask, pay=self._memory.pay)
         try:
             while True:
                 try:
@@ -481,6 +481,10 @@ class Agent:
                     async with aclosing(self._waiting(error, attempt)) as events:
                         async for event in events:
                             yield event
+                except ModelError as error:
+                    if attempt:
+                        yield AutoRetryEnd(False, attempt, error.message)
+                    raise
         except Stopped:
             yield CompactionEnd(reason, aborted=True)
             raise
@@ -488,6 +492,7 @@ class Agent:
             yield CompactionEnd(reason, error_message=error.message)
             if reason == "manual":
                 raise
+            self.run.check()  # what ended the summary may have to end the turn
             return
         if attempt:
             yield AutoRetryEnd(True, attempt)

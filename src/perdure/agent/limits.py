@@ -7,6 +7,8 @@ what arrived is kept, and nobody tries again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import structs
 
 from perdure.agent.models import Model, Piece
@@ -74,29 +76,31 @@ class AnswerRoom:
 
 
 class Run:
-    """What comes of one message of the user's: how often the model was asked, and what may be spent."""
+    """What comes of one message of the user's: how often models were asked, and what may be spent."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, spent: Callable[[], float]) -> None:
+        """`spent` gives the dollars of the conversation so far."""
         self._limits = limits
+        self._spent = spent
         self._asked = 0
 
     def begin(self) -> None:
         self._asked = 0
 
-    def ask(self, spent: float) -> None:
-        """Counts a request. `spent` are dollars; ModelError if there must be no request any more."""
-        self.check(spent)
+    def ask(self) -> None:
+        """Counts a request that is made next. ModelError if there must be no request any more."""
+        self.check()
         self._asked += 1
 
-    def is_over(self, spent: float) -> bool:
+    def is_over(self) -> bool:
         """Whether all was spent that may be."""
         most = self._limits.cost
-        return most is not None and not spent < most  # also of a figure that is none
+        return most is not None and not self._spent() < most  # also of a figure that is none
 
-    def check(self, spent: float) -> None:
-        if self.is_over(spent):
+    def check(self) -> None:
+        if self.is_over():
             raise ModelError(
-                f"This conversation has cost ${spent:.4f} since it was opened, and its limit is "
+                f"This conversation has cost ${self._spent():.4f} since it was opened, and its limit is "
                 f"${self._limits.cost:.4f}",
                 "all of it is kept; the limit is `--max-cost`, or `limits.cost` in the settings",
             )

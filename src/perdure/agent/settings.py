@@ -140,7 +140,7 @@ class Limits(Struct, frozen=True, kw_only=True, rename="camel"):
     calls_in_one_answer: Annotated[int, Meta(ge=1, le=1024)] = 64
     """Further ones are not run, and the model is told."""
     turns: Annotated[int, Meta(ge=1, le=1_000_000)] = 200
-    """How often the model is asked for one message of the user's, again after a failure included."""
+    """How often models are asked for one message of the user's, for summaries and after failures included."""
     cost: Annotated[float, Meta(gt=0, le=1e9)] | None = None
     """US dollars since a conversation was opened: once they are spent, no model is asked."""
 

@@ -64,6 +64,8 @@ What the rest of the turn depends on."""
 _SPLIT = "\n\n---\n\n**Turn Context (split turn):**\n\n"
 
 
+Ask = Callable[[], None]
+"""Is told of each request before it is made, and raises ModelError if there must be none."""
 Pay = Callable[[Usage, Model], None]
 """Is told what an answer of a model used."""
 
@@ -75,17 +77,19 @@ async def summarise(
     talking: Model | None = None,
     instructions: str = "",
     limits: Limits = USUAL_LIMITS,
+    ask: Ask = lambda: None,
     pay: Pay = lambda usage, model: None,
 ) -> Compaction:
     """The entry that a plan makes.
 
-    `talking` is the model whose window was planned with, if it is not the one that is asked. `pay` is called
-    with what each answer used, before anything is known of its worth: the caller owes it in any case. Raises
+    `talking` is the model whose window was planned with, if it is not the one that is asked. `ask` is called
+    before each request, of which one summary may take several, and `pay` with what each answer used, before
+    anything is known of its worth: the caller owes it in any case. Raises
     ModelError if that fails or says nothing, or more than an answer may have. Write it together with the
     settings of the moment: see `context.live`.
     """
     is_other = talking is not None and model.model.reference != talking.reference
-    asked = _Asked(model, model.model.context_window if is_other else made.room.window, limits, pay)
+    asked = _Asked(model, model.model.context_window if is_other else made.room.window, limits, ask, pay)
     about = "\n".join(filter(None, (made.instructions, instructions)))
     earlier = _without_lists(made.previous.summary) if made.previous else ""
     summary = await asked.summary(made.history, made.room.summary, earlier, about)
@@ -113,9 +117,10 @@ def facts_of(made: Compaction) -> dict[str, Any]:
 class _Asked:
     """A model that summarises, and what that took."""
 
-    def __init__(self, model: LanguageModel, window: int, limits: Limits, pay: Pay) -> None:
+    def __init__(self, model: LanguageModel, window: int, limits: Limits, ask: Ask, pay: Pay) -> None:
         self._model = model
         self._limits = limits
+        self._ask = ask
         self._pay = pay
         self._window = max(window, SMALLEST_WINDOW)
         self.usage = Usage()
@@ -146,6 +151,7 @@ class _Asked:
                 self._window = max(self._window // 2, SMALLEST_WINDOW)
 
     async def _answer(self, request: Request) -> str:
+        self._ask()
         pieces: list[str] = []
         end: Finished | None = None
         room = AnswerRoom(self._limits)

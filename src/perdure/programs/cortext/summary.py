@@ -36,7 +36,7 @@ async def of(conversation: Conversation, hurried: asyncio.Event) -> str:
     agent = conversation.agent.agent
     model = agent.voice.model
     said = ""
-    if model.model.provider != OFFLINE and not agent.run.is_over(agent.memory.cost) and not hurried.is_set():
+    if model.model.provider != OFFLINE and not agent.run.is_over() and not hurried.is_set():
         asked = asyncio.ensure_future(_asked(agent, messages))
         waited = asyncio.ensure_future(hurried.wait())
         await asyncio.wait((asked, waited), timeout=WITHIN, return_when=asyncio.FIRST_COMPLETED)
