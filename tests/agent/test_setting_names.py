@@ -95,7 +95,6 @@ def test_slips_are_named_with_their_file_and_group_in_the_spelling_of_their_writ
         "packages": [],
         "retry": {"maxRetrys": 3, "maxAgentDelayMs": 1, "enabled": True},
         "compaction": {"reserveTokens": 5},
-        "shellEnvironment": {"allows": []},
         "models": [{"id": "a", "baseUrll": "http://127.0.0.1"}],
         "mcpServers": {"x": {"comand": "y"}},
     }
@@ -103,7 +102,6 @@ def test_slips_are_named_with_their_file_and_group_in_the_spelling_of_their_writ
     assert slips() == [
         "~/.pi/agent/settings.json: 'default_modle' is not known: did you mean default_model?",
         "~/.pi/agent/settings.json: retry: 'maxRetrys' is not known: did you mean maxRetries?",
-        "~/.pi/agent/settings.json: shellEnvironment: 'allows' is not known: did you mean allow?",
         "~/.pi/agent/settings.json: models: 'baseUrll' is not known: did you mean baseUrl?",
         "~/.pi/agent/settings.json: mcpServers.x: 'comand' is not known: did you mean command?",
     ]

@@ -2,9 +2,10 @@
 
 import json
 import os
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -18,6 +19,7 @@ from perdure.agent.settings import (
     Retry,
     Settings,
     custom_providers,
+    pis_spelling,
     slips,
 )
 from perdure.errors import PerdureError, Unreadable
@@ -165,6 +167,53 @@ def test_a_value_of_the_wrong_kind_names_file_and_key(written, key, agent_home):
     with pytest.raises(PerdureError) as caught:
         Settings.load()
     assert f"~/.pi/agent/settings.json: {key}" in caught.value.message
+    assert caught.value.hint
+
+
+OURS_ALONE = {"limits": Limits, "shellEnvironment": ShellEnvironment}
+KNOWN = {
+    group: {name for field in structs.fields(kind) for name in (field.name, field.encode_name)}
+    for group, kind in OURS_ALONE.items()
+}
+
+
+@pytest.mark.parametrize("group", OURS_ALONE)
+@pytest.mark.parametrize("is_beside_known", [True, False])
+@given(key=st.text(min_size=1))
+@example(key="maxCost")
+@example(key="max_cost")
+@example(key="cots")
+@example(key="denied")
+@example(key="a - at `$.retry`")
+@example(key="\x1b[31m" * 99)
+def test_an_unknown_key_where_only_ours_can_be_is_an_error(group, is_beside_known, key):
+    """A limit that does not hold, or a variable that commands see, is worse than no start. It is named in the
+    spelling of its writer, with the known ones."""
+    assume(key not in KNOWN[group] and pis_spelling(key) not in KNOWN[group])
+    known: dict[str, Any] = {"limits": {"cost": 1}, "shellEnvironment": {"deny": ["A"]}}
+    data = {**known, group: {**known[group], key: 1}} if is_beside_known else {group: {key: 1}}
+    with pytest.raises(PerdureError) as caught:
+        Settings.of(data)
+    said = caught.value.message
+    assert said.isprintable()
+    assert group in said
+    assert repr(key)[:50] in said
+    assert all(field.name in said or field.encode_name in said for field in structs.fields(OURS_ALONE[group]))
+    assert len(said) < 300
+
+
+@pytest.mark.parametrize("group", OURS_ALONE)
+def test_an_unknown_key_is_named_with_the_file_that_it_is_in(group, agent_home, tmp_path):
+    """The user's, or that of a project, also where both have that group."""
+    (tmp_path / ".pi").mkdir()
+    write(agent_home, {group: {"oops": 1}})
+    with pytest.raises(PerdureError, match=r"~/\.pi/agent/settings\.json: .*'oops'"):
+        Settings.load()
+    write(agent_home, {group: {}})
+    write(tmp_path / ".pi", {group: {"oops": 1}})
+    with pytest.raises(PerdureError) as caught:
+        Settings.load(project=str(tmp_path))
+    assert caught.value.message.startswith(f"{tmp_path}/.pi/settings.json: {group}: ")
     assert caught.value.hint
 
 

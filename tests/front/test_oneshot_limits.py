@@ -64,6 +64,22 @@ def test_max_cost_ends_a_run_before_the_next_request_and_says_what_was_spent(pi,
     assert len(wire_server.requests) == 2
 
 
+@pytest.mark.parametrize("arguments", [["-p", "hello"], ["--mode", "json", "hello"], []])
+def test_a_limit_that_is_misspelt_is_told_and_no_model_is_asked(pi, wire_server, arguments):
+    """Like any other wrong setting, also where nobody sits at a terminal: its user relies on it."""
+    wire_server.script(events(said("yes")))
+    ends = []
+    for limits in ({"turns": 0}, {"maxCost": 0.001, "cots": 1}):
+        pi.use(wire_server, limits=limits)
+        done = pi(*arguments, stdin="hello\n")
+        ends.append((done.returncode, done.stdout))
+    assert ends[0] == ends[1]
+    assert ends[0][0] != 0
+    assert b"settings.json: limits: " in done.stderr
+    assert b"'maxCost'" in done.stderr
+    assert wire_server.requests == []
+
+
 def test_a_model_without_a_price_is_named_where_its_cost_has_a_limit(pi, wire_server):
     wire_server.script(events(said("yes")))
     pi.use(wire_server)

@@ -40,8 +40,9 @@ _PLAIN = re.compile(r"(?:(?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20}|\d+)(?:[-_. ]|$))+")
 """Words and numbers, as one writes for a server that asks for no key: `lm-studio`, `not-needed`."""
 
 
-class ShellEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the user lets commands see. Names may have a `*` for any letters."""
+class ShellEnvironment(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What the user lets commands see. Names may have a `*` for any letters. An unknown key
+    is an error: whoever misspells `deny` relies on it."""
 
     inherit: Literal["filtered", "core", "all"] = "filtered"
     """All but secrets; only what every program needs; or all, keys in use among it."""

@@ -1,8 +1,9 @@
 """What the user has set: `settings.json` and `models.json` in pi's home, which the original pi reads as well.
 
 Keys are camelCase, as pi writes them, or snake_case; those we do not know are somebody else's and left alone.
-A value of the wrong kind is an error that names file and key: guessing would hide a typing mistake. No key is
-ever part of what a value looks like when it is printed.
+In `limits` and `shellEnvironment`, which nobody else has, an unknown key is an error, and so is a value of
+the wrong kind everywhere. It names file and key: guessing would hide a typing mistake. No secret is ever part
+of what a value looks like when it is printed.
 
 A project may have settings too, laid over the user's. Whoever names one here has asked `trust` before: a
 folder is not trusted because somebody works in it.
@@ -129,8 +130,9 @@ class Retry(Struct, frozen=True, kw_only=True, rename="camel"):
     max_delay_ms: Count = 60_000
 
 
-class Limits(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where a model is stopped that does not stop by itself. A project can only make them narrower."""
+class Limits(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Where a model is stopped that does not stop by itself. A project can only make them narrower. Whoever
+    misspells a limit relies on one that is not there, so an unknown key is an error."""
 
     answer_bytes: Annotated[int, Meta(ge=1024, le=10 * 2**20)] = 8 * 2**20
     """Of one answer: text, thinking and the arguments of calls. The most is what a session can hold as one
@@ -209,6 +211,10 @@ class Settings(Struct, frozen=True, kw_only=True, rename="camel"):
         return settings
 
 
+_OURS_ALONE = {"limits": Limits, "shellEnvironment": ShellEnvironment}
+"""Groups that no other program keeps in these files."""
+
+
 def slips(home: str | None = None, *, project: str | None = None) -> list[str]:
     """A sentence for each key that is nearly one of ours: in the user's file and in that of a project that is
     trusted. Of a file that cannot be read, none: `Settings.load` says what is wrong with it."""
@@ -231,8 +237,6 @@ def slips(home: str | None = None, *, project: str | None = None) -> list[str]:
             groups += [
                 ("compaction", Compaction, data.get("compaction")),
                 ("retry", Retry, data.get("retry")),
-                ("limits", Limits, data.get("limits")),
-                ("shellEnvironment", ShellEnvironment, data.get("shellEnvironment")),
             ]
             models, servers = data.get("models"), data.get("mcpServers")
             groups += [("models", CustomModel, each) for each in (models if isinstance(models, list) else ())]
@@ -241,9 +245,14 @@ def slips(home: str | None = None, *, project: str | None = None) -> list[str]:
         for group, kind, inside in groups:
             others = setting_names.PIS_OWN.get(group, ())
             where = f"{source}: {group}: " if group else f"{source}: "
-            names = {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
+            names = _names(kind)
             found += [where + slip for slip in setting_names.slips(inside, names, others, written.spellings)]
     return found[:_MOST_SLIPS]
+
+
+def _names(kind: type[Struct]) -> dict[str, str]:
+    """Ours, by pi's spelling."""
+    return {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
 
 
 def known_level(level: str) -> str:
@@ -286,10 +295,25 @@ class _Written(NamedTuple):
             if "enum value" in cause:
                 known = _WIDTHS if place.endswith(".inherit") else THINKING_LEVELS
                 cause += f", which is none of {', '.join(known)}"
+            if cause.startswith("Object contains unknown field"):
+                raise _wrong(self.source, self._unknown_key()) from None
             place = re.sub(r"\w+", lambda key: self.spellings.get(key[0], key[0]), place.lstrip("."))
             place = place.replace("[...]", f".{self._wrong_server()}" if "mcp" in place else "[...]", 1)
             what = f"{place}: {cause[:1].lower()}{cause[1:]}" if place else f"{cause[:1].lower()}{cause[1:]}"
             raise _wrong(self.source, what) from None
+
+    def _unknown_key(self) -> str:
+        """Names the first in a group that is ours alone, and the known ones, as their writer spells them."""
+        for group, kind in _OURS_ALONE.items():
+            said = self.data.get(group, {})
+            names = _names(kind)
+            for key in said if isinstance(said, dict) else ():
+                if key not in names:
+                    written = self.spellings.get(key, key)
+                    known = names.values() if "_" in written else names
+                    where = self.spellings.get(group, group)
+                    return f"{where}: unknown key {written!r:.60}, which is none of {', '.join(known)}"
+        return "there is an unknown key"
 
     def _wrong_server(self) -> str:
         """The first that is none: what checks them says where in one something is wrong, and not in which."""
