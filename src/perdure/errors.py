@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 
 _SCREEN = 2000
+_LONGEST_KEY = 4096
+_GAPS = frozenset("\"'`,:;<>(){}[]")
+"""What is in no key, beside spaces."""
 """Characters."""
 
 
@@ -211,13 +214,25 @@ class ModelError(PerdureError):
     longer than a screen, whoever wrote it."""
 
     def __init__(self, message: str, hint: str = "", *, kind: ModelErrorKind = "") -> None:
-        super().__init__(*(_cut(each) if len(each) > _SCREEN else each for each in (message, hint)))
+        super().__init__(*(cut_between_words(each, _SCREEN, "…") for each in (message, hint)))
         self.kind = kind
 
 
-def _cut(text: str) -> str:
-    """Between words: half a key would not be known as one."""
-    return text[:_SCREEN].rpartition(" ")[0] + "…"
+def cut_between_words(text: str, most: int, mark: str = "") -> str:
+    """The beginning of a text, with the mark behind it if it is cut. No part of a word is left that may be a
+    key: half a key would not be known as one. What is too long for a key is cut anywhere."""
+    if len(text) <= most:
+        return text
+    begin = most
+    while begin and _is_in_a_word(text[begin - 1]):  # a pattern would be tried at each of the letters
+        begin -= 1
+    word = text[begin : begin + _LONGEST_KEY + 1]
+    is_too_long = len(word) > _LONGEST_KEY and all(map(_is_in_a_word, word))
+    return text[: most if is_too_long else begin] + mark
+
+
+def _is_in_a_word(letter: str) -> bool:
+    return not letter.isspace() and letter not in _GAPS
 
 
 class ModelUnavailable(ModelError):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.agent.models import Model
-from perdure.agent.models.http_errors import MOST, beginning, failure
-from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
+from perdure.agent.models.http_errors import MOST, beginning, failure, one_line, sentence
+from perdure.errors import ContextOverflow, ModelError, ModelUnavailable, cut_between_words
 
 MODEL = Model(id="m1", provider="acme", api="openai-completions", base_url="http://127.0.0.1:9/v1")
 
@@ -230,9 +233,59 @@ def test_only_the_beginning_of_what_a_server_says_is_looked_at(start, filler):
     assert len(error.said) < 600
 
 
-def test_half_a_key_where_a_text_is_cut_is_left_out():
+LONG_MESSAGES = {
+    "words": "too much of it ",
+    "one word": "x",
+    "escapes": "\u4e2d",
+    "quotes": "'\"",
+    "lines": "a\n",
+}
+WRAPPED: dict[str, Any] = {
+    "OpenAI's": lambda message: {"error": {"code": "no", "message": message, "type": "x"}},
+    "Google's": lambda message: [{"error": {"message": message}}],
+    "one word": lambda message: {"error": message},
+    "FastAPI's": lambda message: {"detail": [{"loc": ["body"], "msg": message}]},
+    "one in another": lambda message: {"error": {"message": json.dumps({"error": {"message": message}})}},
+}
+
+
+@pytest.mark.parametrize("wrapped", WRAPPED.values(), ids=WRAPPED)
+@pytest.mark.parametrize("piece", LONG_MESSAGES.values(), ids=LONG_MESSAGES)
+@pytest.mark.parametrize("length", [MOST - 37, MOST - 14, MOST - 1, MOST + 9, 10 * MOST])
+def test_of_a_message_of_any_length_the_beginning_is_shown(wrapped, piece, length):
+    """Whatever it is wrapped in, and wherever that is cut: of 64 KB of one word nothing was shown."""
+    text = json.dumps(wrapped("Why: " + piece * (length // len(piece))))
+    said = sentence(beginning(text))
+    assert said == one_line("Why: " + piece * 5000)
+    assert 380 < len(said) <= 401
+    assert said.endswith("…")
+
+
+def test_a_whole_message_is_shown_where_only_what_follows_it_is_cut():
+    text = json.dumps({"error": {"message": "No.", "details": "x" * MOST}})
+    assert sentence(beginning(text)) == "No."
+
+
+KEY = st.text("abcXYZ019-_.+/=", min_size=8, max_size=200)
+
+
+@given(st.text(" ,:'\"{}\n", min_size=1, max_size=9), KEY, st.integers(0, 300), st.integers(1, 250))
+def test_no_half_of_a_key_is_left_where_a_text_is_cut(gap, key, before, most):
     """Whoever masks keys knows whole ones only."""
-    assert beginning(" " * (MOST - 6) + "sk-secret-0123456789") == " " * (MOST - 6)
+    text = "word " * before + gap + key + gap + "more " * 60
+    cut = cut_between_words(text, most)
+    assert text.startswith(cut)
+    assert len(cut) <= most
+    assert key in cut or cut in "word " * before + gap
+
+
+@pytest.mark.parametrize("make", [lambda text: ModelError(text).message, one_line])
+@pytest.mark.parametrize("letter", ["x", "é", "-"])
+def test_what_is_too_long_for_a_key_is_cut_anywhere(make, letter):
+    """Else nothing of it would be shown."""
+    said = make(letter * 10_000)
+    assert said == letter * (len(said) - 1) + "…"
+    assert len(said) > 400
 
 
 def test_a_wait_of_more_digits_than_any_number_has_is_none():

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from perdure.agent.models import Model
-from perdure.errors import ContextOverflow, ModelError, ModelUnavailable
+from perdure.errors import ContextOverflow, ModelError, ModelUnavailable, cut_between_words
 
 MOST = 64 * 1024
 """Characters of what a server says that are looked at."""
@@ -121,7 +121,8 @@ def filtered(model: Model) -> ModelError:
 
 def sentence(text: str) -> str:
     """What a server's refusal says, on one line and bounded: the message inside JSON, or the text itself."""
-    found = _message_in(parsed(text))
+    said = parsed(text)
+    found = _message_in(said) if said is not None else _message_in_cut(text)
     if not found and re.match(r"\s*<(?:!doctype|html|\?xml)", text, re.IGNORECASE):
         title = re.search(r"<title[^<>]*>([^<]*)", text, re.IGNORECASE)
         found = title.group(1) if title else "a web page"
@@ -219,23 +220,31 @@ def _message_in(value: Any) -> str:
     return ""
 
 
+_MESSAGE_AS_WRITTEN = re.compile(r'"(?:error|message|detail|msg)"\s*:\s*"((?:[^"\\]++|\\.)*+)', re.DOTALL)
+_PART_OF_AN_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,3}$")
+
+
+def _message_in_cut(text: str) -> str:
+    """A refusal's sentence, or its beginning, in JSON that has no end, also if that is wrapped once more."""
+    found = _MESSAGE_AS_WRITTEN.search(text) if text.lstrip().startswith(("{", "[")) else None
+    if found is None:
+        return ""
+    try:
+        message = str(json.loads(f'"{_PART_OF_AN_ESCAPE.sub("", found[1])}"', strict=False))
+    except ValueError:
+        return found[1]
+    return _message_in_cut(message) or message
+
+
 def beginning(text: str) -> str:
-    """As much of a text as is looked at, cut between words: half a key would not be recognised as one."""
-    return text if len(text) <= MOST else _without_last_word(text[:MOST])
+    """As much of a text as is looked at."""
+    return cut_between_words(text, MOST)
 
 
 def one_line(text: str) -> str:
-    """Bounded, and cut between words, likewise."""
+    """As much of a text as is shown."""
     flat = " ".join("".join(each if each.isprintable() else " " for each in beginning(text)).split())
-    return flat if len(flat) <= _SENTENCE else _without_last_word(flat[:_SENTENCE]) + "…"
-
-
-def _without_last_word(text: str) -> str:
-    """Looked for from the end: a pattern would be tried at each of its letters."""
-    end = len(text)
-    while end and (text[end - 1].isalnum() or text[end - 1] in "_-"):
-        end -= 1
-    return text[:end]
+    return cut_between_words(flat, _SENTENCE, "…")
 
 
 def host_of(model: Model) -> str:
