@@ -9,6 +9,7 @@ from perdure.agent.settings import Settings
 from perdure.agent.trust import Trust
 from perdure.errors import OthersMayWrite
 from tests.agent.models.wire_server import events, wire_server
+from tests.disk_without_modes import call_modeless
 from tests.front.one_prompt import Pi, said
 from tests.other_users import needs_root
 from tests.processes import SCRIPTS, run
@@ -224,6 +225,22 @@ def test_cor_01_no_workspace_is_made_where_everybody_may_write(cortext, tmp_path
     assert refused.code == 1
     assert f"`chmod o-w {place}`" in refused.err
     assert [*place.iterdir()] == []
+
+
+def test_cor_01_a_workspace_is_made_and_used_on_a_disk_without_modes(cortext, tmp_path, monkeypatch):
+    """There everything looks as if everybody may write to it, and `chmod` does nothing."""
+    monkeypatch.setattr("perdure.session.disks.MOUNTS", str(tmp_path / "mountinfo"))
+    cortext.project = tmp_path / "disk"
+    cortext.project.mkdir()
+    cortext.project.chmod(0o777)
+    refused = cortext.within("init", "--no-commit")
+    assert refused.code == 1, refused
+    call_modeless(tmp_path, tmp_path / "mountinfo", monkeypatch)
+    for words in (["init", "--no-commit"], ["start", "plan", "x"], ["list"]):
+        done = cortext.within(*words)
+        assert done.code == 0, done
+        for path in (cortext.project, *cortext.project.rglob("*")):
+            path.chmod(0o777)
 
 
 # --- what runs ------------------------------------------------------------------------------------------

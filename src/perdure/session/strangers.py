@@ -5,7 +5,8 @@ may write was let in by the owner, and is no stranger: many systems give each us
 make every folder writable for it. What everybody may write to does not count. Of a folder the sticky bit is
 enough: nobody can take away what is another's there, or put their own in its place.
 
-Where a system has no such owners, nothing is a stranger's. Access lists are not looked at.
+Where a system has no such owners, nothing is a stranger's, and on a disk that keeps no modes only owners
+tell. Access lists are not looked at.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def refuse_open(path: str) -> None:
         status = os.stat(path)
     except OSError:
         return  # it is not there yet, or whoever opens it is told why they cannot
-    if status.st_mode & stat.S_IWOTH and own_users() is not None:
+    if own_users() is not None and _may_everybody_write(status):
         remedy = f"`{_closing(path, status)}` mends that"
         if status.st_mode & stat.S_ISVTX:
             own = "keep sessions in a folder of your own"
@@ -104,7 +105,7 @@ def refuse_open(path: str) -> None:
 def is_everybodys(folder: str) -> bool:
     """Whether everybody may put something into a folder, with the sticky bit or without."""
     try:
-        return bool(os.stat(folder).st_mode & stat.S_IWOTH)
+        return _may_everybody_write(os.stat(folder))
     except OSError:
         return True
 
@@ -149,10 +150,16 @@ def is_planted(path: str, status: os.stat_result) -> bool:
 
 
 def _is_open(status: os.stat_result) -> bool:
-    if stat.S_ISLNK(status.st_mode):
-        return False  # the mode of a link says nothing
     is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
-    return bool(status.st_mode & stat.S_IWOTH) and not is_sticky
+    return not is_sticky and _may_everybody_write(status)
+
+
+def _may_everybody_write(status: os.stat_result) -> bool:
+    if stat.S_ISLNK(status.st_mode) or not status.st_mode & stat.S_IWOTH:
+        return False  # the mode of a link says nothing
+    from perdure.session.disks import keeps_modes
+
+    return keeps_modes(status.st_dev)
 
 
 def _closing(path: str, status: os.stat_result) -> str:
