@@ -275,12 +275,21 @@ class OwnerNotKept(OSError):
 class NotAFolder(NotADirectoryError):
     """Something else is where a store needs a folder: a file, or a symbolic link, which is not followed."""
 
-    def __init__(self, path: str, target: str | None = None, *, leads_to_a_folder: bool = False) -> None:
-        """`target` is where it leads, if it is a symbolic link."""
+    def __init__(
+        self,
+        path: str,
+        target: str | None = None,
+        *,
+        leads_to_a_folder: bool = False,
+        is_in_users_home: bool = False,
+    ) -> None:
+        """`target` is where it leads, if it is a symbolic link. Outside of the homes of the user's own
+        sessions, anybody may have chosen that."""
         super().__init__(errno.ENOTDIR, "Not a directory", path)
         self.path = path
         self.target = target
         self.leads_to_a_folder = leads_to_a_folder
+        self.is_in_users_home = is_in_users_home
 
 
 def _reason(cause: OSError | str, path: str = "") -> str:
@@ -321,11 +330,14 @@ def _remedy_for(cause: NotAFolder) -> str:
         return f"move it out of the way: `mv {path} {shlex.quote(f'{cause.path}.old')}`"
     if not cause.leads_to_a_folder:
         return f"it leads to no folder; remove it: `rm {path}`"
+    if not cause.is_in_users_home:
+        return f"{_NOT_FOLLOWED}; remove it: `rm {path}`"
     back = f"`rm {path} && mv {shlex.quote(cause.target)} {path}`"
-    return f"symbolic links inside a session store are not followed; put the folder itself there: {back}"
+    return f"{_NOT_FOLLOWED}; put the folder itself there: {back}"
 
 
 _WRONG_PLACE = {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EINVAL, errno.ENAMETOOLONG}
+_NOT_FOLLOWED = "symbolic links inside a session store are not followed"
 _AGAIN = "try again; what was saved before is untouched"
 _REMEDY = {
     errno.ENOENT: "look whether it, or the folder it was in, was moved or deleted",
@@ -347,5 +359,5 @@ _REMEDY = {
     errno.EMFILE: "too many files are open (ulimit -n); close some, then try again",
     errno.ENFILE: "too many files are open on this machine; close some, then try again",
     errno.EIO: "the disk reported an error; check it before going on",
-    errno.ELOOP: "symbolic links inside a session store are not followed; put the file itself there",
+    errno.ELOOP: f"{_NOT_FOLLOWED}; remove it",
 }

@@ -275,7 +275,7 @@ def broken(workspace: Workspace, tmp_path: Path, patch: pytest.MonkeyPatch) -> N
         (elsewhere, "has no working tree", "git clone"),
         (somebody_elses, "belongs to somebody else", "safe.directory"),
         (no_git, "git is not installed", "install it"),
-        (linked, "conversations is a symbolic link", "the folder itself"),
+        (linked, "conversations is a symbolic link", "remove it"),
         (deleted, "001-plan-x is no folder of this workspace", "moved or deleted"),
         (other_repository, "conversations is a repository of its own", "commit there"),
         (absent_submodule, "conversations is a repository of its own", "commit there"),

@@ -158,6 +158,14 @@ def variable_of(path: str) -> str:
     return ""
 
 
+def is_in_users_home(path: str) -> bool:
+    """Whether a path is in the home of a program's sessions that is the user's own. A workspace is none: it
+    may have come from anywhere."""
+    path = os.path.abspath(path)
+    homes = [home_to_read(name) for name, layout in LAYOUTS.items() if not layout.marker]
+    return any(os.path.commonpath([home, path]) == home for home in homes)
+
+
 def home_to_show(name: str) -> str:
     """For people, also where the user has no home."""
     layout = layout_of(name)

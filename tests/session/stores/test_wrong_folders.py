@@ -59,11 +59,40 @@ def test_the_command_that_an_error_gives_mends_it(session, name, what):
     assert ("symbolic link" in said) == ("link" in what)
     assert (str(place.with_name("the real one")) in said) == (what == "a link")
     assert "again" not in said
+    follow(said)
+    store.delete(ref)
+    assert [each.id for each in store.trashed()] == [ref.id]
+
+
+def follow(said: str) -> None:
     command = re.search("`(.*)`", said)
     assert command is not None
     subprocess.run(["sh", "-c", command[1]], check=True)
-    store.delete(ref)
-    assert [each.id for each in store.trashed()] == [ref.id]
+
+
+@pytest.mark.parametrize(
+    ("layout", "place", "is_users"),
+    [("pi", ".pi/agent", True), ("pi", "code/theirs", False), ("cortext", "code/theirs", False)],
+)
+def test_only_in_the_user_s_own_home_a_command_touches_what_a_link_leads_to(home, layout, place, is_users):
+    """A workspace, or a folder with a session's file in it, may bring a link to the user's keys."""
+    store = store_of(layout, home / place)
+    with Session.create(store) as made:
+        made.append(user_entry("hello"))
+    assert isinstance(store, FileStore)
+    keys = home / ".ssh"
+    keys.mkdir()
+    (keys / "id").write_text("secret")
+    locks = folder_of(store, "locks")
+    locks.rename(locks.with_name("locks before"))
+    locks.symlink_to(keys)
+    with pytest.raises(PerdureError) as raised:
+        store.delete(made.ref)
+    follow(raised.value.said)
+    assert not locks.is_symlink()
+    assert (keys / "id").exists() != is_users
+    assert (locks / "id").exists() == is_users
+    store.delete(made.ref)
 
 
 @pytest.mark.parametrize("layout", [layout for layout in ALL if layout != "cortext"])

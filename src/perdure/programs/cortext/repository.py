@@ -455,7 +455,7 @@ def _check(workspace: str, folder: str) -> None:
                 f"{shown} is no folder of this workspace", "look whether it was moved or deleted"
             )
         if os.path.islink(path):
-            raise NotCommitted(f"{shown} is a symbolic link", "put the folder itself there")
+            raise NotCommitted(f"{shown} is a symbolic link", "links are not followed there; remove it")
         if count < len(above) and os.path.lexists(os.path.join(path, ".git")):
             raise _other_repository(shown)
 

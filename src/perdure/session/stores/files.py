@@ -84,7 +84,12 @@ def not_a_folder(path: str) -> NotAFolder:
         target = os.path.join(os.path.dirname(path), os.readlink(path))
     except OSError:
         return NotAFolder(path)
-    return NotAFolder(path, target, leads_to_a_folder=os.path.isdir(target))
+    return NotAFolder(
+        path,
+        target,
+        leads_to_a_folder=os.path.isdir(target),
+        is_in_users_home=layouts.is_in_users_home(path),
+    )
 
 
 def open_in(folder: int, name: str, flags: int, *, private: bool = True) -> FileIO:
