@@ -8,6 +8,7 @@ import pytest
 from perdure.agent.settings import Settings
 from perdure.agent.trust import Trust
 from perdure.errors import OthersMayWrite
+from perdure.session.stores import open_store
 from tests.agent.models.wire_server import events, wire_server
 from tests.disk_without_modes import call_modeless
 from tests.front.one_prompt import Pi, said
@@ -203,6 +204,62 @@ def test_a_store_that_everybody_may_write_to_is_refused_by_its_program(
     assert [*store.iterdir()] == []
     store.chmod(0o770)
     assert "o-w" not in run([SCRIPTS / program, *words], **options).stderr
+
+
+@pytest.fixture
+def named(pi, shared):
+    """A session of the user's, in the file of a folder of everybody's, to which it was exported."""
+    assert pi("-p", "first").returncode == 0
+    (ref,) = open_store("pi").list()
+    path = shared / "s.jsonl"
+    assert pi("sessions", "export", ref.id, "--to", "pi", "-o", str(path)).returncode == 0
+    return path
+
+
+def test_g_10_a_session_that_is_named_by_its_file_goes_on_in_a_folder_of_everybody_s(pi, shared, named):
+    """Whatever links others have made beside it: none is followed, and none is taken for the session."""
+    victim = shared / "mine" / "victim"
+    victim.write_text("as it was")
+    for name in ("s.jsonl.tmp", "s.jsonl.damaged", "0.jsonl", "locks~"):
+        (shared / name).symlink_to(victim)
+    (shared / "1.jsonl").symlink_to(named)
+    (shared / "2.jsonl").symlink_to("nowhere")
+    before = named.read_bytes()
+    assert answered(pi, "--session", str(named)) == []
+    assert named.read_bytes().startswith(before)
+    assert b"hello" in named.read_bytes()[len(before) :]
+    assert victim.read_text() == "as it was"
+    assert (shared / "locks").stat().st_mode & 0o077 == 0
+
+
+@needs_root
+@pytest.mark.parametrize("what", ["owner", "mode", "folder", "locks", "link"])
+def test_g_10_a_session_in_a_folder_of_everybody_s_is_refused_if_others_may_have_written_it(
+    pi, shared, named, what
+):
+    """Or if they can take its lock away; and nothing is written."""
+    wrong = named
+    match what:
+        case "owner":
+            os.chown(named, NOBODY, NOBODY)
+        case "mode":
+            named.chmod(0o666)
+        case "folder":
+            shared.chmod(0o777)
+        case "locks":
+            wrong = shared / "locks"
+            wrong.mkdir()
+            os.chown(wrong, NOBODY, NOBODY)
+        case "link":
+            os.rename(named, shared / "elsewhere")
+            named.symlink_to(shared / "elsewhere")
+            os.chown(named, NOBODY, NOBODY, follow_symlinks=False)
+    before = named.read_bytes()
+    done = pi("--session", str(named), "-p", "hello")
+    assert done.returncode == 1
+    assert f"{wrong} is not used".encode() in done.stderr
+    assert named.read_bytes() == before
+    assert not [*shared.glob("locks/*")]
 
 
 def test_cor_01_a_workspace_that_everybody_may_write_to_is_refused(cortext):

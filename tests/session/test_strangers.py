@@ -15,6 +15,7 @@ from perdure.session.layouts import LAYOUTS, Home, homes, workspace_around
 from perdure.session.projects import project_of, tree_of
 from perdure.session.reference import deleted, find, listed
 from perdure.session.stores import Header, open_store
+from perdure.session.stores.file_store import FileStore
 from perdure.testing import user_entry
 from perdure.testing.durable import process
 from tests.other_users import needs_root
@@ -249,6 +250,25 @@ def test_a_store_that_everybody_may_write_to_is_refused_with_the_command(layout,
     os.chmod(folder, 0o775)
     assert len([*listed([home])]) == 1
     open_store(*home)
+
+
+@needs_root
+def test_a_session_s_lock_in_a_folder_of_everybody_s_counts_in_a_folder_of_the_user_s_alone(tmp_path):
+    """Somebody may put theirs there after the store was opened, and could remove the lock in it."""
+    store = open_store("pi", str(tmp_path), sessions_dir=str(tmp_path), durability="process")
+    header = Header("x", "2026-01-31T09:05:00.123Z")
+    ref = store.create(header, [user_entry("mine")])
+    tmp_path.chmod(0o1777)
+    store = open_store("pi", str(tmp_path), sessions_dir=str(tmp_path), file=ref.path)
+    assert isinstance(store, FileStore)
+    locks = tmp_path / "locks"
+    locks.mkdir()
+    os.chown(locks, NOBODY, NOBODY)
+    with pytest.raises(OthersMayWrite, match=f"{locks} is not used"):
+        store.writer(ref)
+    assert store.holder(ref) is None
+    os.chown(locks, 0, 0)
+    store.writer(ref).release()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="has no such folder")

@@ -180,11 +180,19 @@ def _named(text: str) -> Meant:
         if not os.path.isfile(path):
             raise
     folder = os.path.dirname(path)
-    store = open_store("pi", folder, sessions_dir=folder)
+    store = open_store("pi", folder, sessions_dir=folder, file=path)
     for ref in store.list():
-        if os.path.samefile(ref.path, path):
+        if _is_same(ref.path, path):
             return kept(store, ref)
     raise NotFound("Session", text, hint="the file is not called like one of pi's sessions")
+
+
+def _is_same(path: str, other: str) -> bool:
+    """Whether two names are one file's, which a link to it is not: anybody may have made that."""
+    try:
+        return os.path.samestat(os.lstat(path), os.lstat(other))
+    except OSError:
+        return False
 
 
 def _of_id(id: str, cwd: str) -> Meant:

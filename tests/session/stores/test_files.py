@@ -168,3 +168,18 @@ def test_a_folder_is_taken_back_only_while_it_is_empty(tmp_path):
     files.remove_folder(str(tmp_path), "a")
     assert files.contents(str(tmp_path), "") == []
     assert files.names(str(tmp_path), "a") == []
+
+
+@pytest.mark.parametrize("is_symbolic", [False, True], ids=["second name", "symbolic link"])
+def test_a_file_is_set_aside_under_a_name_of_its_own(tmp_path, is_symbolic):
+    """A link that is there already is none: when the file is replaced, it leads to what replaced it."""
+    (tmp_path / "file").write_text("before")
+    there = tmp_path / "file.old"
+    if is_symbolic:
+        there.symlink_to("file")
+    else:
+        there.hardlink_to(tmp_path / "file")
+    aside = files.set_aside(str(tmp_path), "file", "old")
+    assert (aside == "file.old") is not is_symbolic
+    files.replace(str(tmp_path), "file", b"after")
+    assert (tmp_path / aside).read_text() == "before"

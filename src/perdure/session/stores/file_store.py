@@ -15,8 +15,17 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from perdure import registry
-from perdure.errors import Held, InvalidId, NotFound, NotSaved, PerdureError, Unreadable, UsageError
+from perdure import config, registry
+from perdure.errors import (
+    Held,
+    InvalidId,
+    NotFound,
+    NotSaved,
+    OthersMayWrite,
+    PerdureError,
+    Unreadable,
+    UsageError,
+)
 from perdure.session import ids, listing, strangers, trash, unused_locks
 from perdure.session.entry import Entry
 from perdure.session.layouts import LAYOUTS
@@ -37,13 +46,22 @@ class FileStore(ABC):
     large: ClassVar[int]
     """In bytes: a file that has more is not read whole to be listed, or to be searched in."""
 
-    def __init__(self, home: str, root: str, durability: Durability, *, cwd: str | None = None) -> None:
+    def __init__(
+        self, home: str, root: str, durability: Durability, *, cwd: str | None = None, file: str = ""
+    ) -> None:
+        """`file` is the session that its user named by its path, where the store is opened for it alone."""
         if durability not in ("power", "process"):
             raise UsageError(f"Unknown durability {durability!r}", "it is 'power' or 'process'")
-        for folder in dict.fromkeys((home, root)):
-            strangers.refuse_open(folder)
         self.home = home
         self.root = root
+        self._is_shared = bool(file) and strangers.is_everybodys(root)
+        """Whether others keep files in its folder, too."""
+        if self._is_shared:
+            strangers.refuse(file)
+            self._refuse_locks(os.path.basename(file))
+        else:
+            for folder in dict.fromkeys((home, root)):
+                strangers.refuse_open(folder)
         self._prefix = os.path.join(root, "")
         self.durability = durability
         self._cwd = cwd
@@ -255,7 +273,22 @@ class FileStore(ABC):
         return trash.find(homes[-1], text)
 
     def lock(self, ref: Found, wait: float) -> Lock:
-        return Lock(*self._lock_place(ref.id, self.relative(ref)), ref.id, wait, private=self.private)
+        relative = self.relative(ref)
+        lock = Lock(*self._lock_place(ref.id, relative), ref.id, wait, private=self.private)
+        if self._is_shared:
+            try:
+                self._refuse_locks(relative)
+            except OthersMayWrite:
+                lock.release()
+                raise
+        return lock
+
+    def _refuse_locks(self, relative: str) -> None:
+        """OthersMayWrite, if the folder of a session's lock is somebody else's, who could remove the lock."""
+        place = os.path.dirname(os.path.join(*self._lock_place("", relative)))
+        if found := strangers.doubt(place):
+            remedy = "copy the session into a folder of your own"
+            raise OthersMayWrite(config.as_typed(place), found.why, remedy)
 
     def relative(self, ref: Found) -> str:
         """The session's file as named from the root. Whatever a caller calls a session, it is in there."""

@@ -280,11 +280,17 @@ def set_aside(root: str, relative: str, suffix: str, *, private: bool = True) ->
                 sync_names(folder)
             return aside
         except FileExistsError:
-            if os.path.samefile(os.path.join(root, relative), os.path.join(root, aside)):
+            if _are_one(root, relative, aside):
                 return aside  # from a try that got no further
         except OSError as error:
             raise NotSaved(os.path.join(root, aside), error) from error
     raise AssertionError("unreachable")
+
+
+def _are_one(root: str, relative: str, other: str) -> bool:
+    """Whether two names are one file's, which a symbolic link to it is not."""
+    found, same = status(root, relative), status(root, other)
+    return found is not None and same is not None and os.path.samestat(found, same)
 
 
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)

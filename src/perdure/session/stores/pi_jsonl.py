@@ -37,11 +37,13 @@ class PiStore(JsonlStore):
         sessions_dir: str | None = None,
         cwd: str | None = None,
         durability: Durability = "power",
+        file: str = "",
     ) -> None:
         """With a `sessions_dir` of its own, the store has no folders for projects."""
-        super().__init__(home, sessions_dir or os.path.join(home, "sessions"), durability, cwd=cwd)
-        self._real_root = config.real_path(self.root)
+        root = sessions_dir or os.path.join(home, "sessions")
+        self._real_root = config.real_path(root)
         self._by_project = sessions_dir is None
+        super().__init__(home, root, durability, cwd=cwd, file=file)
 
     def new_id(self, header: Header) -> str:
         return ids.new_id()
