@@ -127,24 +127,29 @@ def test_s8_every_command_of_the_other_programs_writes_for_its_owner_only(
     assert wide(home, tmp_path) == {}
 
 
-def test_s8_a_workspace_made_when_everything_is_let_through_can_be_used(
-    home, monkeypatch, tmp_path, everybody
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o027, 0o077])
+def test_s8_in_a_workspace_nobody_gets_a_right_that_the_umask_withholds(
+    home, monkeypatch, tmp_path, everybody, umask
 ):
-    """Its files are the umask's, but that everybody may write them; what lies elsewhere is its owner's."""
+    """Whoever shares it has what the umask leaves them; everybody may write to nothing, also not to its
+    repository. What lies elsewhere is its owner's."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     os.chmod(home, 0o700)
-    (home / "work").mkdir(0o700)
-    cortext = Program("cortext", home, home / "work")
+    work = home / "work"
+    work.mkdir(0o700)
+    cortext = Program("cortext", home, work)
     (home / ".gitconfig").write_text(GIT_CONFIG)
+    (home / ".gitconfig").chmod(0o600)
+    os.umask(umask)
     ran(cortext.run("init"))
     ran(cortext.run("start", "plan", "Ship it", stdin="hello\n"))
     ran(cortext.run("resume", "ship", stdin="more\n"))
     ran(cortext.run("list"))
     assert {*CORTEXT} == {"init", "start", "resume", "list"}
-    ours = [
-        path for path in (home / "work").rglob("*") if ".git" not in path.relative_to(home / "work").parts
-    ]
-    assert [path for path in ours if path.stat().st_mode & 0o002] == []
-    (home / ".gitconfig").chmod(0o600)
+    withheld = umask | stat.S_IWOTH
+    modes = {path: stat.S_IMODE(path.lstat().st_mode) for path in work.rglob("*")}
+    assert {str(path): oct(mode) for path, mode in modes.items() if mode & withheld} == {}
+    assert any(path.name == "config" for path in modes)  # of the repository
+    assert any(path.suffix == ".lock" for path in modes)
     elsewhere = wide(home, tmp_path)
-    assert {path for path in elsewhere if not path.startswith(str(home / "work"))} == set()
+    assert {path for path in elsewhere if not path.startswith(str(work))} == set()

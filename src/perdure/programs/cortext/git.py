@@ -55,6 +55,7 @@ _NOBODY_IS_THERE = {
 }
 _LONGEST = 120.0
 _LOOK = 0.01
+_ASKING_FOR_UMASK = threading.Lock()
 _LOCKED = re.compile(r"Unable to create '(.+\.lock)': File exists", re.DOTALL)
 
 
@@ -221,10 +222,20 @@ class Git:
                 stderr=subprocess.PIPE,
                 pass_fds=(*files, *self.kept),
                 start_new_session=True,  # no terminal to ask at, and Ctrl+C does not end git in the middle
+                umask=_umask(),
                 **self._owner,
             )
         except (OSError, ValueError) as error:
             raise Failed(f"git cannot be started: {error}") from error
+
+
+def _umask() -> int:
+    """This process's, with which git lets nobody write whom the files of a workspace do not let write either.
+    The system tells it only to who sets it."""
+    with _ASKING_FOR_UMASK:
+        own = os.umask(0o077)
+        os.umask(own)
+    return own | 0o002
 
 
 def _owner(workspace: str) -> dict[str, Any]:
