@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from perdure.config import LONGEST_PATH
 from tests.agent.models.wire_server import wire_server
 from tests.effort import some
 from tests.front.terminal import Terminal
@@ -27,6 +28,19 @@ def test_cor_20_init_with_an_empty_name_makes_nothing(cortext):
     assert (done.code, done.out) == (2, "")
     assert "A folder needs a name" in done.err
     assert [*folder.iterdir()] == []
+
+
+def test_cor_20_init_in_a_folder_that_is_too_deep_names_it(cortext, tmp_path, monkeypatch):
+    """And makes nothing: no call of the system takes its path."""
+    monkeypatch.chdir(tmp_path)
+    for _ in range(LONGEST_PATH // 200 + 1):
+        os.mkdir("d" * 200)
+        os.chdir("d" * 200)
+    done = subprocess.run([*cortext.command, "init"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert str(tmp_path)[:40] in done.stderr
+    assert "None" not in done.stderr
+    assert os.listdir() == []
 
 
 def test_cor_20_a_types_folder_in_the_registry_is_where_its_conversations_begin(cortext, wire_server):

@@ -41,7 +41,8 @@ def init(options: SimpleNamespace, out: Output) -> int:
         raise UsageError("A folder needs a name", "`cortext init` without one makes this folder a workspace")
     path = os.path.abspath(config.expanded(options.folder)) if options.folder else config.here()
     if not config.checked_path(path):
-        raise UsageError(f"No folder has such a name: {options.folder!r:.60}", "give another one")
+        what = "No folder has such a name" if options.folder else "The path of this folder is too long"
+        raise UsageError(f"{what}: {options.folder or path!r:.60}", "give another one")
     strangers.refuse_open(path)
     shown = one_line(config.as_typed(path))
     is_there = not _make(path, commits=not options.no_commit)
