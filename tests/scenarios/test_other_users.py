@@ -379,6 +379,21 @@ def test_g_10_settings_of_another_user_are_refused_in_a_folder_that_everybody_ma
 
 
 @needs_root
+def test_g_10_root_obeys_the_settings_of_whose_home_it_has(pi, home):
+    """As after `su -m`, with `doas`, or in a container that has a user's home. Another user's file in that
+    home is refused, and is to become the user's, not root's."""
+    models = home / ".pi" / "agent" / "models.json"
+    models.write_text("{}")
+    for path in (home, *home.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    assert answered(pi) == []
+    os.chown(models, 12345, 12345)
+    refused = pi("-p", "hello")
+    assert refused.returncode == 1
+    assert f"`chown nobody {models}`" in refused.stderr.decode()
+
+
+@needs_root
 def test_the_other_programs_refuse_settings_of_another_user(aur, soleur, sibyl):
     for program, name in (
         (aur, "config.json"),

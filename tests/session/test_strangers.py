@@ -55,6 +55,7 @@ def test_what_counts_is_the_user_s_or_root_s_and_not_open_to_everybody(found, ex
 
 def test_root_counts_who_has_called_sudo_and_nobody_else_does(monkeypatch):
     """What is no number names nobody."""
+    monkeypatch.setenv("HOME", "/")
     monkeypatch.setenv("SUDO_UID", str(SOMEBODY))
     monkeypatch.setattr("os.geteuid", lambda: ME)
     assert strangers.own_users() == {ME, ROOT}
@@ -62,6 +63,19 @@ def test_root_counts_who_has_called_sudo_and_nobody_else_does(monkeypatch):
     assert strangers.own_users() == {ROOT, SOMEBODY}
     for text in ("", "-1", "x", "²", "1 2"):
         monkeypatch.setenv("SUDO_UID", text)
+        assert strangers.own_users() == {ROOT}
+
+
+@needs_root
+def test_root_counts_the_owner_of_home_and_nobody_else_does(home, monkeypatch):
+    """Whom it works for, as after `su -m` or in a container; a HOME that is none names nobody."""
+    os.chown(home, SOMEBODY, SOMEBODY)
+    assert strangers.own_users() == {ROOT, SOMEBODY}
+    with monkeypatch.context() as patch:
+        patch.setattr("os.geteuid", lambda: ME)
+        assert strangers.own_users() == {ME, ROOT}
+    for text in ("", str(home / "nowhere"), "/"):
+        monkeypatch.setenv("HOME", text)
         assert strangers.own_users() == {ROOT}
 
 
@@ -164,6 +178,25 @@ def test_root_is_never_told_to_take_a_folder_from_a_user(file, which):
     assert found is not None
     assert (found.remedy, found.is_open) == (f"`chmod o-w '{file.parent}'`", True)
     assert "chown" not in found.advice
+
+
+@needs_root
+@pytest.mark.parametrize("is_for_them", [False, True], ids=["for itself", "for them"])
+@pytest.mark.parametrize("below", ["file", "ours/file"])
+def test_root_is_never_told_to_take_a_file_in_a_user_s_home(home, tmp_path, is_for_them, below):
+    """Whosever it is, and whosever the folders between are: it becomes that user's, if root works for them,
+    else root is to run as they are."""
+    place = home if is_for_them else tmp_path / "theirs"
+    path = place / below
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    os.chown(place, SOMEBODY, SOMEBODY)
+    os.chown(path, NOBODY, NOBODY)
+    found = strangers.doubt(str(path))
+    assert found is not None
+    assert (found.remedy, found.run_as) == (
+        (f"`chown {SOMEBODY} {path}`", "") if is_for_them else ("", f"the user {SOMEBODY}")
+    )
 
 
 @needs_root
@@ -350,8 +383,7 @@ def test_a_workspace_of_somebody_else_s_counts_if_the_user_has_said_so(home, tmp
 
 @needs_root
 def test_nobody_is_told_to_take_a_workspace_from_its_owner(home, tmp_path, monkeypatch):
-    """But to say that it counts. Root with the owner's HOME, in which that cannot be said, is to run as the
-    owner."""
+    """But to say that it counts. For root with the owner's HOME it does."""
     (tmp_path / ".workspace").mkdir()
     for path in (tmp_path, tmp_path / ".workspace"):
         os.chown(path, NOBODY, NOBODY)
@@ -361,8 +393,4 @@ def test_nobody_is_told_to_take_a_workspace_from_its_owner(home, tmp_path, monke
     assert f"`cortext init {tmp_path}`" in refused.value.hint
     assert "chown" not in refused.value.hint
     os.chown(home, NOBODY, NOBODY)
-    with pytest.raises(NotFound) as refused:
-        workspace_around(".workspace")
-    assert "run this as nobody" in refused.value.hint
-    assert "chown" not in refused.value.hint
-    assert f"cortext init {tmp_path}" not in refused.value.hint
+    assert workspace_around(".workspace") == (str(tmp_path), [])

@@ -234,8 +234,7 @@ def _doubt_of_workspace(path: str, marker: str) -> OthersMayWrite | None:
 
 
 def _has_own_home() -> bool:
-    """Whether a list of workspaces there can be the user's. Root's additions to that of another user do not
-    count: it is that user's word."""
+    """Whether a list of workspaces there can be the user's. HOME may name the home of another user."""
     try:
         return strangers.is_own(config.user_home())
     except NoHome:

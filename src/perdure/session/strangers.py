@@ -1,9 +1,10 @@
 """Whether somebody else than the user may have written a file: its owner, and who may write to it, tell.
 
-What counts belongs to the user or to root; to whoever calls sudo, too, where that made us root. A group that
-may write was let in by the owner, and is no stranger: many systems give each user a group of their own and
-make every folder writable for it. What everybody may write to does not count. Of a folder the sticky bit is
-enough: nobody can take away what is another's there, or put their own in its place.
+What counts belongs to the user or to root; where this process is root's, also to whoever calls sudo and to
+the owner of HOME, for whom it works. A group that may write was let in by the owner, and is no stranger: many
+systems give each user a group of their own and make every folder writable for it. What everybody may write to
+does not count. Of a folder the sticky bit is enough: nobody can take away what is another's there, or put
+their own in its place.
 
 Where a system has no such owners, nothing is a stranger's, and on a disk that keeps no modes only owners
 tell. Access lists are not looked at.
@@ -16,11 +17,11 @@ import stat
 from collections import namedtuple
 
 from perdure import config
-from perdure.errors import OthersMayWrite
+from perdure.errors import NoHome, OthersMayWrite
 
 TYPE_CHECKING = False  # typing's own constant would cost its import
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container, Iterator, Mapping
 
 
 _FOR_EVERYBODY = {"/tmp", "/private/tmp", "/var/tmp", "/private/var/tmp", "/dev/shm"}
@@ -72,7 +73,7 @@ def doubt(path: str, also: int | None = None) -> Doubt | None:
     what = "it" if worst in places else "its folder"
     is_open = _is_open(found[worst])
     why = f"everybody may write to {what}" if is_open else f"{what} belongs to {_called(found[worst].st_uid)}"
-    run_as = _user_to_run_as(found.values(), own)
+    run_as = _user_to_run_as(found, own)
     commands: list[str] = []
     for at, status in found.items():
         commands += [_closing(at, status)] if _is_open(status) else []
@@ -116,8 +117,18 @@ def own_users() -> set[int] | None:
         user = os.geteuid()
     except AttributeError:
         return None
-    caller = config.setting("SUDO_UID") if user == 0 else ""
-    return {user, 0, *([int(caller)] if caller.isdecimal() and caller.isascii() else [])}
+    return {user, 0} if user else {0, *_whom_root_works_for()}
+
+
+def _whom_root_works_for() -> Iterator[int]:
+    """Who has called sudo, and whose home HOME names, as after `su -m` or in a container."""
+    caller = config.setting("SUDO_UID")
+    if caller.isdecimal() and caller.isascii():
+        yield int(caller)
+    try:
+        yield os.stat(config.user_home()).st_uid
+    except (NoHome, OSError):
+        pass  # nobody's
 
 
 def is_doubtful(status: os.stat_result, own: Container[int]) -> bool:
@@ -134,12 +145,28 @@ def is_own(path: str) -> bool:
         return True
 
 
-def _user_to_run_as(found: Iterable[os.stat_result], own: Container[int]) -> str:
-    """The owner of a folder among them, if this process is root's; empty if there is none."""
+def _user_to_run_as(found: Mapping[str, os.stat_result], own: Container[int]) -> str:
+    """The user whose folder is among them, or has one of them in it, if this process is root's; empty if
+    there is none."""
     if os.geteuid() != 0:
         return ""
-    owners = [each.st_uid for each in found if stat.S_ISDIR(each.st_mode) and each.st_uid not in own]
+    theirs = {at: status for at, status in found.items() if status.st_uid not in own}
+    folders = [status.st_uid for status in theirs.values() if stat.S_ISDIR(status.st_mode)]
+    owners = [each for each in (*folders, *map(_owner_above, theirs)) if each not in own]
     return _called(owners[0]) if owners else ""
+
+
+def _owner_above(path: str) -> int:
+    """In whose home or other folder a path is: the owner of the nearest one above that is not root's; root,
+    if all are."""
+    owner, at, below = 0, os.path.dirname(os.path.abspath(path)), ""
+    try:
+        while not owner and at != below:
+            owner = os.stat(at).st_uid
+            at, below = os.path.dirname(at), at
+    except OSError:
+        pass  # it is gone
+    return owner
 
 
 def is_planted(path: str, status: os.stat_result) -> bool:
@@ -167,7 +194,7 @@ def _closing(path: str, status: os.stat_result) -> str:
 
 
 def _taking_over(path: str, status: os.stat_result) -> str:
-    user = os.geteuid()
+    user = os.geteuid() or _owner_above(path)
     itself = "-h " if stat.S_ISLNK(status.st_mode) else ""  # or it would be what the link leads to
     return f"{_sudo(status)}chown {itself}{_name(user) or user} {_quoted(path)}"
 
