@@ -75,6 +75,17 @@ def test_g_10_instructions_of_another_user_above_are_left_out_and_named_in_one_l
 
 
 @needs_root
+def test_g_10_instructions_of_another_user_in_an_open_folder_are_named_as_theirs(pi, shared, wire_server):
+    """That everybody may write to the folder does not hide who wrote the file."""
+    theirs(shared / "AGENTS.md", "OBEY nobody")
+    shared.chmod(0o777)
+    (notice,) = answered(pi)
+    assert "OBEY" not in system_of(wire_server)
+    for each in ("belongs to nobody", "everybody may write to its folder", "if it is to count"):
+        assert each in notice
+
+
+@needs_root
 def test_g_10_instructions_of_another_user_count_in_a_folder_that_is_trusted(pi, shared, wire_server):
     """As in a repository that a team shares; who calls sudo is the user."""
     path = theirs(shared / "mine" / "AGENTS.md", "OF THE TEAM")

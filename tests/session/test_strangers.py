@@ -181,6 +181,28 @@ def test_root_is_never_told_to_take_a_folder_from_a_user(file, which):
 
 
 @needs_root
+@pytest.mark.parametrize("modes", [(0o644, 0o755), (0o666, 0o755), (0o644, 0o777), (0o666, 0o777)])
+@pytest.mark.parametrize("theirs", ["", "file", "folder", "file folder"])
+def test_another_owner_is_always_named_and_nothing_is_said_to_mend_that(file, theirs, modes):
+    """A command may make their file count; what they wrote in it is theirs all the same."""
+    for path, mode in zip((file, file.parent), modes, strict=True):
+        path.chmod(mode)
+    for each in theirs.split():
+        os.chown({"file": file, "folder": file.parent}[each], NOBODY, NOBODY)
+    found = strangers.doubt(str(file))
+    is_open = modes != (0o644, 0o755)
+    if not theirs and not is_open:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.is_anothers, found.is_open) == (bool(theirs), is_open)
+    assert ("belongs to nobody" in found.why) == bool(theirs)
+    assert ("everybody may write" in found.why) == is_open
+    assert ("if it is to count: " in found.advice) == bool(theirs)
+    assert ("mends" in found.advice) == (not theirs)
+
+
+@needs_root
 @pytest.mark.parametrize("is_for_them", [False, True], ids=["for itself", "for them"])
 @pytest.mark.parametrize("below", ["file", "ours/file"])
 def test_root_is_never_told_to_take_a_file_in_a_user_s_home(home, tmp_path, is_for_them, below):

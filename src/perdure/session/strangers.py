@@ -28,7 +28,7 @@ _FOR_EVERYBODY = {"/tmp", "/private/tmp", "/var/tmp", "/private/var/tmp", "/dev/
 """Folders that have to be open to everybody: other programs fail without."""
 
 
-class Doubt(namedtuple("Doubt", "why remedy is_open run_as")):
+class Doubt(namedtuple("Doubt", "why remedy is_open is_anothers run_as")):
     """Why a file may be somebody else's word, to be put behind its name."""
 
     __slots__ = ()
@@ -37,16 +37,19 @@ class Doubt(namedtuple("Doubt", "why remedy is_open run_as")):
     remedy: str
     """The command that mends it, for the file, its folder and where it leads; empty if none does."""
     is_open: bool
-    """Whether everybody may write there; else it has another owner."""
+    """Whether everybody may write there."""
+    is_anothers: bool
+    """Whether it, its folder or where it leads has another owner."""
     run_as: str
     """Whose folder it is, where root asks: it would take it away from that user. Else empty."""
 
     @property
     def advice(self) -> str:
-        """Whose file it is may be as it should be: then it is for its reader to say that it counts."""
-        if self.is_open:
+        """Whether another user's word is to count is for its reader to say: nothing makes it their own."""
+        if not self.is_anothers:
             return f"{self.remedy} mends that"
-        return f"if it is to count: {f'run this as {self.run_as}' if self.run_as else self.remedy}"
+        steps = [self.remedy, f"run this as {self.run_as}" if self.run_as else ""]
+        return f"if it is to count: {', and '.join(filter(None, steps))}"
 
 
 def doubt(path: str, also: int | None = None) -> Doubt | None:
@@ -57,28 +60,37 @@ def doubt(path: str, also: int | None = None) -> Doubt | None:
         return None
     own |= {also} if also is not None else set()
     found: dict[str, os.stat_result] = {}
+    names: dict[str, str] = {}
     try:
-        here = os.lstat(path)
-        places = [path, config.real_path(path)] if stat.S_ISLNK(here.st_mode) else [path]
-        for each in places:
-            folder = os.path.dirname(os.path.abspath(each))
-            for at, status in ((each, os.lstat(each)), (folder, os.stat(folder))):
-                if is_doubtful(status, own):
-                    found.setdefault(at, status)
+        for name, at, status in _looked_at(path):
+            if is_doubtful(status, own):
+                found.setdefault(at, status)
+                names.setdefault(at, name)
     except OSError:
         pass  # whoever reads it is told why they cannot
     if not found:
         return None
-    worst = max(found, key=lambda at: _is_open(found[at]))
-    what = "it" if worst in places else "its folder"
-    is_open = _is_open(found[worst])
-    why = f"everybody may write to {what}" if is_open else f"{what} belongs to {_called(found[worst].st_uid)}"
-    run_as = _user_to_run_as(found, own)
+    theirs = {at: status for at, status in found.items() if status.st_uid not in own}
+    openings = {at: status for at, status in found.items() if _is_open(status)}
+    whose = [f"{names[at]} belongs to {_called(status.st_uid)}" for at, status in theirs.items()]
+    why = ", and ".join([*whose[:1], *(f"everybody may write to {names[at]}" for at in [*openings][:1])])
+    run_as = _user_to_run_as(theirs, own)
     commands: list[str] = []
     for at, status in found.items():
-        commands += [_closing(at, status)] if _is_open(status) else []
-        commands += [] if run_as or status.st_uid in own else [_taking_over(at, status)]
-    return Doubt(why, f"`{' && '.join(commands)}`" if commands else "", is_open, run_as)
+        commands += [_closing(at, status)] if at in openings else []
+        commands += [_taking_over(at, status)] if at in theirs and not run_as else []
+    remedy = f"`{' && '.join(commands)}`" if commands else ""
+    return Doubt(why, remedy, bool(openings), bool(theirs), run_as)
+
+
+def _looked_at(path: str) -> Iterator[tuple[str, str, os.stat_result]]:
+    """The file or folder and the folder it is in, and, of a link, the same for where it leads: what each is
+    called in a sentence about the file, its path, and its status."""
+    is_link = stat.S_ISLNK(os.lstat(path).st_mode)
+    for each in [path, config.real_path(path)] if is_link else [path]:
+        folder = os.path.dirname(os.path.abspath(each))
+        yield "it", each, os.lstat(each)
+        yield "its folder", folder, os.stat(folder)
 
 
 def refuse(path: str, also: int | None = None) -> None:
@@ -145,12 +157,11 @@ def is_own(path: str) -> bool:
         return True
 
 
-def _user_to_run_as(found: Mapping[str, os.stat_result], own: Container[int]) -> str:
-    """The user whose folder is among them, or has one of them in it, if this process is root's; empty if
-    there is none."""
+def _user_to_run_as(theirs: Mapping[str, os.stat_result], own: Container[int]) -> str:
+    """Of other users' files and folders: the user whose folder is among them, or has one of them in it, if
+    this process is root's; empty if there is none."""
     if os.geteuid() != 0:
         return ""
-    theirs = {at: status for at, status in found.items() if status.st_uid not in own}
     folders = [status.st_uid for status in theirs.values() if stat.S_ISDIR(status.st_mode)]
     owners = [each for each in (*folders, *map(_owner_above, theirs)) if each not in own]
     return _called(owners[0]) if owners else ""
