@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec import Struct, structs
 
 from perdure.agent.environment import ShellEnvironment
 from perdure.agent.models import Cost
@@ -170,7 +170,7 @@ def test_a_value_of_the_wrong_kind_names_file_and_key(written, key, agent_home):
     assert caught.value.hint
 
 
-OURS_ALONE = {"limits": Limits, "shellEnvironment": ShellEnvironment}
+OURS_ALONE: dict[str, type[Struct]] = {"limits": Limits, "shellEnvironment": ShellEnvironment}
 KNOWN = {
     group: {name for field in structs.fields(kind) for name in (field.name, field.encode_name)}
     for group, kind in OURS_ALONE.items()

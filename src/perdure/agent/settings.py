@@ -211,7 +211,7 @@ class Settings(Struct, frozen=True, kw_only=True, rename="camel"):
         return settings
 
 
-_OURS_ALONE = {"limits": Limits, "shellEnvironment": ShellEnvironment}
+_OURS_ALONE: dict[str, type[Struct]] = {"limits": Limits, "shellEnvironment": ShellEnvironment}
 """Groups that no other program keeps in these files."""
 
 

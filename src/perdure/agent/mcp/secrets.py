@@ -20,7 +20,7 @@ _VALUE = re.compile(r"""["']?(?:(?:Bearer|Basic|Token)\s+)?([^\s"',;&]{0,200})""
 """The beginning of it, behind the scheme of a header."""
 _ADDRESS = re.compile(r"\w://[^\s\"']+")
 _APART = re.compile(r"[\s\"',{}]+")
-_MOST_NAMES = 100
+_MOST_NAMES = 5000
 _HIDDEN = "…"
 
 
