@@ -37,7 +37,7 @@ _PATH = re.compile(r"([/~]|\.\.?/|[A-Za-z]:[\\/]|[\w.-]+/[\w./-]+\.[a-z]{1,5}$)[
 
 _SECRET_VALUE = re.compile(
     r"""
-      \w://[^\s/:@]{0,200}+:[^\s@]{1,4200}+@            # a URL with a password
+      (?<![^\s@])(?=[^\s@]++@)[^\s@]*?\w://[^\s/@:]*+:[^\s@]   # a URL with a password
     | https?://[^\s/@]+@                                # on the web, a user without one is a token
     | ^[^\s/:@]+:[^\s/:@]+@[\w.-]+(:\d+)?/?$            # a proxy, written without its scheme
     | (?i:passw(or)?d|pwd|secret|token|(api|access|account|private|shared)_?key)=[^\s;&]
@@ -67,6 +67,9 @@ _SECRET_VALUE = re.compile(
     """,
     re.VERBOSE,
 )
+"""A value may be as long as the system allows, and anything may stand in it, so the time for a search grows
+with its length alone: what may be long is looked at once, from where its letters begin, and not from each
+place in it where one could begin."""
 
 _NAMES_OF_THINGS = {
     *("ID", "IDS", "UUID", "GUID", "SHA", "COMMIT", "REV", "REVISION", "VERSION"),
