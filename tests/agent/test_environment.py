@@ -192,6 +192,7 @@ def hidden(value: str) -> set[str]:
     return environment.keys() - for_children(environment, ()).keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", PIECES)
 def test_the_same_is_found_in_a_value_of_any_length(piece):
     """Wherever in it a secret is, and whatever else: nothing is passed on because there is much of it."""

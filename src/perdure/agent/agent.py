@@ -66,7 +66,6 @@ _FAR = 1000
 OPENING = "perdure.opening"
 """What an agent that speaks first is asked to say: a program's words, and never its user's."""
 
-
 Equipped = tuple[Callable[[], str], Bench]
 """What tells the system prompt, and the tools."""
 Equip = Callable[[], Awaitable[Equipped]]
