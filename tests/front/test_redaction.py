@@ -20,7 +20,7 @@ from perdure.session.stores.memory import MemoryStore
 from perdure.testing import user_entry
 from perdure.testing.writing import child
 from tests.front.commands.machine import Machine
-from tests.front.planted import Planted, planted
+from tests.front.planted import OPENSSH_KEYS, Planted, armored, planted
 from tests.front.secret_fields import ENTRIES, STAMP, planted_entries
 from tests.front.test_html import Page as WebPage
 from tests.layouts import ALL
@@ -370,3 +370,22 @@ def machine(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     (home / "elsewhere").mkdir()
     monkeypatch.chdir(home / "elsewhere")
     return Machine(home, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("key", OPENSSH_KEYS, ids=["ed25519", "rsa", "ecdsa"])
+@given(st.data())
+def test_s4_a_part_of_a_private_key_is_masked_wherever_it_is_said_again(key, data):
+    """As by a tool that took a line of it for a path; of a part of fewer than twelve characters nobody has
+    any use. Words beside it stay."""
+    line = key.replace("\n", "")
+    start = data.draw(st.integers(0, len(line) - 12))
+    part = line[start : data.draw(st.integers(start + 12, len(line)))]
+    where = data.draw(st.sampled_from(["There is no {} here.", "pattern: **/{}*", "{}", "\\n{}\\n"]))
+    values = [armored(key), {"error": where.format(part)}]
+    search = Redaction(len(values), values.__getitem__)
+    masked = search.redacted(1)["error"]
+    before, after = where.split("{}")
+    assert masked.startswith(before)
+    assert masked.endswith(after)
+    left = {masked[at : at + 12] for at in range(len(masked))} & parts(part)
+    assert not [each for each in left if len({*each}) > 8]  # others are in every key

@@ -24,8 +24,6 @@ class Place(NamedTuple):
     """Whether only its name tells of it: where it stands without, it is not found."""
     is_rest: bool = False
     """Whether it is a further line of the one before."""
-    is_line: bool = False
-    """Whether it is a line of a private key that is long enough to be known by itself."""
 
 
 # What people write where the real one was: a few letters over and over, the alphabet, or nothing but words.
@@ -106,7 +104,6 @@ _REST = re.compile(rb"[\w+/=-]{0,8000}+")
 _KEY_LINES = re.compile(rb"(?:[A-Za-z0-9+/=]|\s|\\{1,8}[nr]){0,20000}+")
 _KEY_LINE = re.compile(rb"(?:(?<=\\)[nr])?([A-Za-z0-9+/=]{4,})")
 _LONGEST_KEY = 20_000
-LONG_LINE = 32  # a shorter one may be a word: `ENCRYPTED`
 
 
 def _whole(text: bytes, start: int, end: int, form: Form) -> list[Place]:
@@ -117,10 +114,7 @@ def _whole(text: bytes, start: int, end: int, form: Form) -> list[Place]:
     if last < 0 or b"\0" in text[end:last]:
         last = _end(_KEY_LINES, text, end)
     lines = [line.span(1) for line in _KEY_LINE.finditer(text, start, last)]
-    return [
-        Place(start, end, form.kind, is_rest=at > 0, is_line=end - start >= LONG_LINE)
-        for at, (start, end) in enumerate(lines)
-    ]
+    return [Place(start, end, form.kind, is_rest=at > 0) for at, (start, end) in enumerate(lines)]
 
 
 def _end(pattern: re.Pattern[bytes], text: bytes, start: int) -> int:

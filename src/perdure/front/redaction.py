@@ -13,13 +13,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from perdure.agent.secret_tokens import LONG_LINE, Place
+from perdure.agent.secret_tokens import Place
 from perdure.front.secrets import REDACTED, cut, masked, places, with_values
 
 _AT_ONCE = 2**22  # characters that are searched together
 _MOST_REPEATED = 200  # values that are looked for without their names, so that the time is linear
 _SHORTEST_REPEATED = 8
-_KEY_LINE = re.compile(rf"(?<![A-Za-z0-9+/=])(?:(?<=\\)[nr])?([A-Za-z0-9+/=]{{{LONG_LINE},}}+)")
+_PIECE = 8  # characters by which a part of a private key is known
+_EVERY = 5  # of them in a word one is looked at: a part of twelve has one of these in it
+_FEWEST_CHARACTERS = 5  # of a piece: others are in many keys, and elsewhere
+_WORD = re.compile(rf"(?<![A-Za-z0-9+/=])(?:(?<=\\)[nr])?([A-Za-z0-9+/=]{{{_PIECE + _EVERY - 1},}}+)")
 _END = '"\0'  # of a string: no secret reaches beyond it
 
 
@@ -55,7 +58,7 @@ class Redaction:
         self._masks: dict[str, str] = {}
         self._counts: Counter[str] = Counter()
         named: dict[str, str] = {}
-        lines: dict[str, str] = {}
+        pieces: dict[str, str] = {}
         for text, strings in _texts(count, value):
             found = places(text)
             secrets = {place.start: secret for place, secret in with_values(text, found)}
@@ -66,14 +69,14 @@ class Redaction:
                 self._keep(string, place)
                 if place.is_named and len(secret) >= _SHORTEST_REPEATED:
                     named.setdefault(secret, place.kind)
-                if place.is_line:
-                    lines[_bare(secret)] = lines[_bare(whole or secret)] = place.kind
+                if whole and "\n" in whole:  # as of a private key alone
+                    pieces |= dict.fromkeys(_pieces(whole), place.kind)
         few = [*named.items()][:_MOST_REPEATED]
         self.only_named = len(named) - len(few)
         """How many values are masked only where their names stand."""
-        for text, strings in _texts(count, value) if few or lines else ():
+        for text, strings in _texts(count, value) if few or pieces else ():
             again = [place for secret, kind in few for place in _everywhere(secret, text, kind)]
-            for string, place in _within(strings, [*again, *_lines_again(lines, text)]):
+            for string, place in _within(strings, [*again, *_parts_again(pieces, text)]):
                 self._keep(string, place)
 
     def _keep(self, string: _String, place: Place) -> None:
@@ -148,17 +151,25 @@ def _everywhere(secret: str, text: str, kind: str) -> Iterator[Place]:
         at = text.find(secret, at + len(secret))
 
 
-def _lines_again(lines: Mapping[str, str], text: str) -> Iterator[Place]:
-    """Lines of private keys, and whole ones on one line, where nothing says what they are. However many there
-    are, each word is looked up once."""
-    for word in _KEY_LINE.finditer(text) if lines else ():
-        if kind := lines.get(_bare(word[1])):
-            yield Place(*word.span(1), kind)
+def _pieces(key: str) -> Iterator[str]:
+    """All of a private key, on one line, each beginning a character later."""
+    line = key.replace("\n", "")
+    for at in range(len(line) - _PIECE + 1):
+        piece = line[at : at + _PIECE]
+        if len({*piece}) >= _FEWEST_CHARACTERS:
+            yield piece
 
 
-def _bare(line: str) -> str:
-    """Without the ends of lines, and without the sign of a patch."""
-    return line.replace("\n", "").lstrip("+")
+def _parts_again(pieces: Mapping[str, str], text: str) -> Iterator[Place]:
+    """Parts of private keys where nothing says what they are: a line, or what a tool took for a path. However
+    many keys there are, each word is looked at once."""
+    for found in _WORD.finditer(text) if pieces else ():
+        word = found[1]
+        last = len(word) - _PIECE
+        if any(word[at : at + _PIECE] in pieces for at in (*range(0, last, _EVERY), last)):
+            known = [at for at in range(last + 1) if word[at : at + _PIECE] in pieces]
+            start = found.start(1)
+            yield Place(start + known[0], start + known[-1] + _PIECE, pieces[word[known[0] :][:_PIECE]])
 
 
 def _apart(found: Iterable[Place]) -> Iterator[Place]:
