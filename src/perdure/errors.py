@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 _SCREEN = 2000
 _LONGEST_KEY = 4096
+"""Characters, both."""
 _GAPS = frozenset("\"'`,:;<>(){}[]")
 """What is in no key, beside spaces."""
-"""Characters."""
 
 
 class PerdureError(Exception):

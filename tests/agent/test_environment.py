@@ -4,6 +4,7 @@ import json
 import random
 import string
 import sys
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -50,6 +51,14 @@ TOKENS = [each for each in planted() if [*tokens(each.secret.encode())]]
 def test_s6_a_token_that_is_found_in_a_text_is_kept_from_commands_whatever_its_name(secret):
     """One list of forms says what is one, wherever it stands."""
     assert is_secret("THING", secret.secret)
+
+
+def test_a_place_whose_name_looks_like_a_token_is_no_secret():
+    """Among others that are none, and beside a relative one."""
+    id = f"sdk-{UUID(int=random.Random(1).getrandbits(128))}"
+    for value in (f"/opt/cache/{id}/bin:/usr/bin:node_modules/bin64/tools", f"/opt/{id}/bin"):
+        assert not is_secret("LIBRARY_PATH", value)
+    assert is_secret("THING", id)
 
 
 @pytest.mark.parametrize(

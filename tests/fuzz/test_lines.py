@@ -76,6 +76,7 @@ HARMLESS = {
     "a number of 100,000 digits",
     "a fraction of 100,000 digits",
     "a million names inside",
+    "a million names inside, and half a character",
 }
 
 

@@ -243,6 +243,16 @@ def test_g_10_a_session_that_is_named_by_its_file_goes_on_in_a_folder_of_everybo
     assert (shared / "locks").stat().st_mode & 0o077 == 0
 
 
+def test_a_link_of_the_user_s_own_to_a_session_beside_it_is_followed(pi, shared, named):
+    """In a folder where nobody else can make one; the session is the file that it leads to."""
+    (folder := shared / "mine").chmod(0o700)
+    session = named.rename(folder / "s.jsonl")
+    (folder / "a.jsonl").symlink_to("s.jsonl")
+    assert answered(pi, "--session", str(folder / "a.jsonl")) == []
+    assert b"hello" in session.read_bytes()
+    assert (folder / "a.jsonl").is_symlink()
+
+
 @needs_root
 @pytest.mark.parametrize("what", ["owner", "mode", "folder", "locks", "link"])
 def test_g_10_a_session_in_a_folder_of_everybody_s_is_refused_if_others_may_have_written_it(

@@ -16,8 +16,9 @@ from perdure.programs import guarded
 from perdure.programs.aur import damaged
 from perdure.session import doctor, lifecycle, summary
 from perdure.session.catalog import Catalog, Scope
-from perdure.session.entry import Custom
+from perdure.session.entry import Custom, Message, User
 from perdure.session.layouts import Home
+from perdure.session.record import HugeNumber
 from perdure.session.session import Session
 from perdure.session.stores import A_PART, Found, Header, Store, document_size, jsonl
 from perdure.session.stores.document_size import MOST_ITEMS
@@ -364,3 +365,26 @@ def test_a_document_of_very_many_messages_is_listed_by_its_ends_though_it_is_sma
     part = store.excerpt(ref._replace(size=0))
     assert part is not None
     assert 0 < len(part.first) + len(part.last) < 50_000
+
+
+MANY = [[number, number] for number in range(140_000)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ALL)
+def test_what_is_saved_is_read_again_however_many_values_it_has(layout, tmp_path):
+    """Also with half a character in it, or a number that no float holds."""
+    store = store_of(layout, tmp_path)
+    said = [Custom("x", {"many": MANY, "odd": odd}) for odd in ("\\ud800\ud800", HugeNumber("1e400"))]
+    with Session.create(store) as session:
+        session.append(Message(User("first")))
+        saved = [session.append(each)[0] for each in said]
+        session.append(Message(User("last")))
+        ref = session.ref
+    again = Session.view(store, ref)
+    assert again.problems == []
+    assert [entry.id for entry in again.entries if entry.type == "custom"] == [entry.id for entry in saved]
+    assert [entry.text for entry in again.entries if entry.type == "message"] == ["first", "last"]
+    for entry in again.entries:
+        if isinstance(body := entry.body, Custom):
+            assert body.data["many"] == MANY

@@ -123,12 +123,14 @@ def looks_secret(value: str) -> bool:
 
 def _has_token(value: str) -> bool:
     """Of a form that a service gives them. The forms are loaded only for what could be one."""
-    texts = [text for text in _APART.split(value) if len(text) >= _SHORTEST and not _is_place(text)]
-    if not any(map(_NUMBERS.search, texts)):
+    parts = _APART.split(value)
+    texts = [text for text in parts if not _is_place(text)]
+    if not any(len(text) >= _SHORTEST and _NUMBERS.search(text) for text in texts):
         return False
+    searched = value if texts == parts else " ".join(texts)  # a place may have the name of anything in it
     from perdure.agent.secret_tokens import tokens
 
-    return next(tokens(value.encode("ascii", "replace")), None) is not None
+    return next(tokens(searched.encode("ascii", "replace")), None) is not None
 
 
 def _is_plain(value: str) -> bool:

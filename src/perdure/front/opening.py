@@ -15,7 +15,7 @@ from perdure import config
 from perdure.agent.aside import PATIENCE
 from perdure.errors import Ambiguous, NotFound, PerdureError, UsageError
 from perdure.front.output import Output, Styled
-from perdure.session import ids, layouts, reference
+from perdure.session import ids, layouts, reference, strangers
 from perdure.session.layouts import Home
 from perdure.session.session import Session
 from perdure.session.stores import NO_FACTS, Found, Header, Store, open_store
@@ -181,16 +181,18 @@ def _named(text: str) -> Meant:
             raise
     folder = os.path.dirname(path)
     store = open_store("pi", folder, sessions_dir=folder, file=path)
-    for ref in store.list():
-        if _is_same(ref.path, path):
-            return kept(store, ref)
-    raise NotFound("Session", text, hint="the file is not called like one of pi's sessions")
+    same = [ref for ref in store.list() if _is_same(ref.path, path)]
+    if not same:
+        raise NotFound("Session", text, hint="the file is not called like one of pi's sessions")
+    return kept(store, min(same, key=lambda ref: os.path.islink(ref.path)))  # rather itself than a link to it
 
 
 def _is_same(path: str, other: str) -> bool:
-    """Whether two names are one file's, which a link to it is not: anybody may have made that."""
+    """Whether two names are one file's. In a folder of everybody's a link to it is none: anybody may have
+    made that."""
+    look = os.lstat if strangers.is_everybodys(os.path.dirname(path)) else os.stat
     try:
-        return os.path.samestat(os.lstat(path), os.lstat(other))
+        return os.path.samestat(look(path), look(other))
     except OSError:
         return False
 

@@ -22,8 +22,8 @@ from perdure.session.record import (
     WithArguments,
     canonical,
     dumps,
-    loads,
     loads_exactly,
+    loads_some,
     members,
     without_huge_numbers,
 )
@@ -362,7 +362,7 @@ def decode(line: bytes, seal: int = 0) -> Entry:
     try:
         entry = _envelope_decoder.decode(line)
     except REFUSED:
-        record = loads(line)
+        record = loads_some(line, _ENVELOPE)
         parent = record.get("parentId")
         entry = Entry(
             _string(record.get("type")),

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any, Self
 
@@ -27,6 +27,11 @@ LONG = 2**20
 _MOST_TOKENS = 400_000
 """Of a long text that msgspec refuses. The standard library makes every value of it, to say what is wrong."""
 _TOKEN = re.compile(STRING + rb"|[\[\]{},:]", re.DOTALL)
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+"""One, or two that are one character; the group is half of one."""
 
 LARGER_THAN_ANY_FLOAT = "1e999"
 
@@ -92,8 +97,7 @@ def loads(raw: bytes) -> dict[str, Any]:
         value = msgspec.json.decode(raw)
     except REFUSED as refusal:
         if len(raw) > LONG and next(islice(_TOKEN.finditer(raw), _MOST_TOKENS, None), None):
-            is_deep = isinstance(refusal, RecursionError)
-            raise ValueError("nested too deeply" if is_deep else "damaged, with too many values") from None
+            raw = _checked(raw, is_deep=isinstance(refusal, RecursionError))
         try:
             value = _decode_leniently(raw.decode("utf-8", "replace"))
         except RecursionError:
@@ -101,6 +105,39 @@ def loads(raw: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"not an object but {type(value).__name__}")
     return value
+
+
+def _checked(raw: bytes, *, is_deep: bool) -> bytes:
+    """JSON of very many values, with U+FFFD for each half of a character, if that is all that was wrong with
+    it: whatever is written here can be read again."""
+    whole = with_whole_characters(raw)
+    try:
+        _any_value.decode(whole)
+    except REFUSED:
+        raise ValueError("nested too deeply" if is_deep else "damaged, with too many values") from None
+    return whole
+
+
+def loads_some(raw: bytes, names: Collection[str]) -> dict[str, Any]:
+    """The same, and of a long one these members alone, without making the others' values."""
+    if len(raw) > LONG:
+        try:
+            found = _members_decoder.decode(with_whole_characters(raw))
+            return {name: msgspec.json.decode(found[name]) for name in names if name in found}
+        except REFUSED:
+            pass
+    return loads(raw)
+
+
+def with_whole_characters(raw: bytes) -> bytes:
+    """The text with U+FFFD for each escape of a lone surrogate, which is what msgspec refuses most."""
+    halves = [found.start() for found in _ESCAPE.finditer(raw) if found[1]]
+    if not halves:
+        return raw
+    whole = bytearray(raw)
+    for at in halves:
+        whole[at : at + 6] = b"\\ufffd"
+    return bytes(whole)
 
 
 def loads_exactly(raw: bytes) -> dict[str, Any]:

@@ -131,16 +131,16 @@ def check_utf8(data: bytes) -> None:
     decode(b"", final=True)
 
 
-def has_more_items(array: memoryview, most: int) -> bool:
-    """Whether a sound array has more than so many items."""
+def count_of_items(array: memoryview, most: int) -> int:
+    """How many a sound array has that is not empty; of more than `most` no more are counted."""
     depth = commas = 0
     for token in _TOKEN.finditer(array):
         first = array[token.start()]
         depth += (first in _OPEN) - (first in _CLOSE)
         commas += first == _COMMA and depth == 1
         if commas >= most:
-            return True
-    return False
+            break
+    return commas + 1
 
 
 # --- a document that is not as it should be -------------------------------------------------------------

@@ -28,7 +28,7 @@ from perdure.session.findings import MOST
 from perdure.session.record import REFUSED, dumps, members
 from perdure.session.stores import Durability, Excerpt, Found, Header, Problem, Problems, files, note
 from perdure.session.stores.document_size import MOST_ITEMS, crowded
-from perdure.session.stores.json_text import Damage, Piece, Walk, check_utf8, has_more_items, laid_out, walked
+from perdure.session.stores.json_text import Damage, Piece, Walk, check_utf8, count_of_items, laid_out, walked
 from perdure.session.stores.lines import is_overfull
 from perdure.session.stores.plain import moment
 from perdure.session.stores.soleur_edited import is_one_conversation, linked
@@ -270,12 +270,13 @@ def _sound(ref: Found, data: bytes) -> tuple[dict[str, Piece], dict[str, Sequenc
     length = sum(len(b"\n  : ,") + len(dumps(name)) + memoryview(raw).nbytes for name, raw in views.items())
     if len(b"{\n}") + length - 1 != len(data.rstrip()):
         raise _Odd  # there are other blanks, or a name twice
-    may_be_crowded = data.count(b",") >= MOST_ITEMS
+    left, may_be_crowded = MOST_ITEMS + len(LISTS), data.count(b",") >= MOST_ITEMS  # an empty one counts, too
     lists: dict[str, Sequence[Piece | None]] = {}
     for name in [name for name in LISTS if name in views]:
         if not _OBJECTS.match(memoryview(views[name])):
             raise _Odd  # before millions of other things are taken apart
-        if may_be_crowded and has_more_items(memoryview(views[name]), MOST_ITEMS):
+        left -= count_of_items(memoryview(views[name]), left) if may_be_crowded else 0
+        if left < 0:
             raise crowded(ref.path)
         lists[name] = _Views(_list_decoder.decode(views[name]))
     return {name: Piece(0, b"" if name in lists else bytes(raw)) for name, raw in views.items()}, lists
