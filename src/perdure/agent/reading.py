@@ -35,8 +35,9 @@ class Found(NamedTuple):
 class LeadsOut(OSError):
     """It is a link to what does not belong to the folder."""
 
-    def __init__(self) -> None:
-        super().__init__(0, "it is a link that leads out of its folder and repository, and is not followed")
+    def __init__(self, real: str) -> None:
+        where = "it is a link that leads out of its folder and repository"
+        super().__init__(0, f"{where}, to {real}, and is not followed")
 
 
 class Strange(OSError):
@@ -107,7 +108,7 @@ def place_in(folder: str, path: str, also: int | None = None) -> tuple[str, str]
     if real != os.path.join(config.real_path(folder), os.path.relpath(path, folder)) and (
         steps[0] == os.pardir or ".git" in map(str.lower, steps)
     ):
-        raise LeadsOut
+        raise LeadsOut(real)
     if (found := strangers.doubt(path, also)) and not _is_trusted(folder):
         raise Strange(found)
     if real == root:
