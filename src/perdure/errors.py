@@ -138,8 +138,10 @@ class NotSaved(PerdureError):
     def __init__(self, path: str, cause: OSError | str) -> None:
         is_named = isinstance(cause, FolderNotMade) and cause.folder == path
         reason = _reason(cause, path)
+        self.what = reason if is_named else f"{path}: {reason}"
+        """Which file it is, and why."""
         super().__init__(
-            f"Not saved: {reason}" if is_named else f"Not saved: {path}: {reason}",
+            f"Not saved: {self.what}",
             _remedy(cause) or ("" if isinstance(cause, str) else "what was saved before is untouched"),
         )
 

@@ -166,8 +166,10 @@ def told(workspace: str) -> Iterator[None]:
         yield
     except Failed as failed:
         raise explained(failed, workspace) from failed
-    except (Unreadable, NotSaved) as error:
-        raise NotCommitted(error.message.removeprefix("Not saved: "), error.hint) from error
+    except NotSaved as error:
+        raise NotCommitted(error.what, error.hint) from error
+    except Unreadable as error:
+        raise NotCommitted(error.message, error.hint) from error
 
 
 @contextlib.contextmanager

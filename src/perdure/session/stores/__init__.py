@@ -77,9 +77,6 @@ class Cursor(NamedTuple):
 START = Cursor()
 
 
-UNFINISHED = "the last line is unfinished"
-
-
 class Problem(NamedTuple):
     """Something in a file that is not as it should be. Everything else of the session still opens."""
 
@@ -90,6 +87,8 @@ class Problem(NamedTuple):
     """The file's name, where a session has several files and only the name tells them apart."""
     stands_for: int = 1
     """How many there are of it: behind a hundred, one stands for all others."""
+    is_torn_end: bool = False
+    """Whether it is what a crash leaves of a line that was being written: nothing else is damaged."""
 
     def __str__(self) -> str:
         if self.stands_for > 1:
@@ -103,11 +102,6 @@ class Problem(NamedTuple):
             return Rest(self.stands_for)
         place = " of ".join(filter(None, (f"line {self.line}" if self.line else "", self.file)))
         return f"{place}: {self.reason}" if place else self.reason
-
-    @property
-    def is_torn_end(self) -> bool:
-        """Whether it is what a crash leaves of a line that was being written: nothing else is damaged."""
-        return self.stands_for == 1 and self.reason.startswith(UNFINISHED)
 
 
 Problems = list[Problem]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from perdure.session.entry import Entry
 from perdure.session.findings import MOST
-from perdure.session.stores import UNFINISHED, Header, Problem, Problems, lines, note
+from perdure.session.stores import Header, Problem, Problems, lines, note
 
 _OVERFULL = f"more than {lines.MOST_NAMES:,} names; left out"
 
@@ -129,19 +129,22 @@ class LineReader(ABC):
         if pieces and text.strip(b" \t\r\0").endswith(pieces[-1]):
             whole = len(text)  # what is torn is before it
         if not whole:
-            self.problem(number, f"{UNFINISHED} ({len(text)} bytes); left out")
+            self._torn(number, len(text))
             return 0
         for piece in pieces:
             self._piece(piece, number)
         if text[whole:].strip(b" \t\r"):
-            self.problem(number, f"{UNFINISHED} ({len(text) - whole} bytes); left out")
+            self._torn(number, len(text) - whole)
             return whole
         self.problem(number, _saved(len(pieces)))
         return len(text)
 
-    def problem(self, number: int, reason: str) -> None:
+    def problem(self, number: int, reason: str, *, is_torn_end: bool = False) -> None:
         self.problem_count += 1
-        note(self.problems, Problem(self.path, number, reason, self.file))
+        note(self.problems, Problem(self.path, number, reason, self.file, is_torn_end=is_torn_end))
+
+    def _torn(self, number: int, length: int) -> None:
+        self.problem(number, f"the last line is unfinished ({length} bytes); left out", is_torn_end=True)
 
     def _salvaged(self, text: bytes) -> tuple[list[bytes], int]:
         return lines.salvage(text, self.record_start, self.is_record)
